@@ -3,10 +3,8 @@
 import logging
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from shutil import which
-from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -29,19 +27,19 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
+def pytest_runtest_setup(item):
     """Leave tests that take minutes to `make nightly`."""
     if not NIGHTLY and item.get_closest_marker("nightly"):
         pytest.skip("takes minutes; `make nightly` runs it")
 
 
 @pytest.fixture
-def rng() -> np.random.Generator:
+def rng():
     return np.random.default_rng(0)
 
 
 @pytest.fixture(scope="session")
-def shared() -> Path:
+def shared():
     """The folder of shared data; tests that need it skip where it is absent."""
     default = Path(__file__).parents[2] / "shared"
     folder = Path(os.environ.get("PREFERL_SHARED", default))
@@ -51,7 +49,7 @@ def shared() -> Path:
 
 
 @pytest.fixture(scope="session")
-def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def empty_store(tmp_path_factory):
     """An empty store, to be copied: making tables takes longer than most tests."""
     from preferl.store.store import Store  # few tests need a database
 
@@ -61,7 +59,7 @@ def empty_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def object_storage() -> Iterator[str]:
+def object_storage():
     """The URL of an S3 server in this process; skips where it is not installed."""
     pytest.importorskip("s3fs")
     server = pytest.importorskip("moto.server").ThreadedMotoServer(
@@ -74,7 +72,7 @@ def object_storage() -> Iterator[str]:
 
 
 @pytest.fixture
-def bucket(object_storage: str, monkeypatch: pytest.MonkeyPatch) -> str:
+def bucket(object_storage, monkeypatch):
     """The URL of a new bucket, which programs that a test starts reach as well."""
     import fsspec
 
@@ -91,7 +89,7 @@ def bucket(object_storage: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
+def chromium():
     """A browser without a window; its event loop must not outlive the module."""
     program = which("chromium") or which("google-chrome")
     if program is None:

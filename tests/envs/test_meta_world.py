@@ -26,7 +26,7 @@ def make(request):
     return env_factory(from_json(DatasetConfig, load_preset(request.param, "data")))
 
 
-def played(env, steps: int, seed: int) -> np.ndarray:
+def played(env, steps, seed):
     """`[T, 40]` observations and rewards of actions at random."""
     actions = np.random.default_rng(seed).uniform(-1, 1, (steps, 4)).astype(np.float32)
     found = [env.step(action)[:2] for action in actions]

@@ -19,7 +19,7 @@ from preferl.training import RewardFunction
 SMALL = PreferenceTransformerConfig(width=8, heads=2, preference_width=8, context=5)
 
 
-def transformer(seed: int, **changes) -> PreferenceTransformer:
+def transformer(seed, **changes):
     config = PreferenceTransformerConfig(**{**vars(SMALL), **changes})
     return PreferenceTransformer(POINT_SPACE, PUSH_SPACE, config, seed=seed)
 

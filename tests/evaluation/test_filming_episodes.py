@@ -3,10 +3,10 @@
 import gymnasium
 
 from preferl.evaluation.filming import show
-from preferl.offline import BehaviourCloning, OfflinePolicy
+from preferl.offline import BehaviourCloning
 
 
-def fresh(env_id: str) -> OfflinePolicy:
+def fresh(env_id):
     """A policy that has learned nothing."""
     env = gymnasium.make(env_id)
     learner = BehaviourCloning(env.observation_space, env.action_space, seeds=[0], steps=1)

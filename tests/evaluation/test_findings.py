@@ -1,19 +1,16 @@
 """Findings by numbers from a hand: what is found, what just is not, and what they say."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
-from preferl.data import Clips, Comparisons, Segments
-from preferl.evaluation.findings import Course, Finding, findings, ties_and_contradictions
+from preferl.data import Comparisons, Segments
+from preferl.evaluation.findings import Course, findings, ties_and_contradictions
 from preferl.feedback import InstantFeedback
-from preferl.shapes import FloatArray
 
 LENGTH = 6
 
 
-def course(*, total: float = 600.0, **columns: Any) -> Course:
+def course(*, total=600.0, **columns):
     """Six iterations of 100 steps, in each of which ten answers come; the rest is unknown."""
     known = {"steps": 100.0 * np.arange(1, 7), "answers": 10.0 * np.arange(1, 7)}
     for name, values in columns.items():
@@ -23,23 +20,23 @@ def course(*, total: float = 600.0, **columns: Any) -> Course:
     return Course(*(known.get(name, unknown) for name in Course._fields[:-1]), total=total)
 
 
-def evaluated(*means: float, within: float = 5.0, **columns: Any) -> Course:
+def evaluated(*means, within=5.0, **columns):
     values = np.array(means, float)
     return course(true_return=values, low=values - within, high=values + within, **columns)
 
 
-def names(of: Course) -> list[str]:
+def names(of):
     return [one.name for one in findings(of)]
 
 
-def only(of: Course) -> Finding:
+def only(of):
     (one,) = findings(of)
     assert one.tries
     assert f"(1) {one.tries[0]}" in one.in_words
     return one
 
 
-def test_a_run_without_numbers_has_no_findings() -> None:
+def test_a_run_without_numbers_has_no_findings():
     assert names(course()) == []
     assert names(Course(*np.empty((12, 0)), total=100.0)) == []
 
@@ -55,12 +52,12 @@ def test_a_run_without_numbers_has_no_findings() -> None:
         (530, 1000, True),  # 49.9 to 56.1 %
     ],
 )
-def test_an_accuracy_whose_interval_has_one_half_is_chance(right, decided, found) -> None:
+def test_an_accuracy_whose_interval_has_one_half_is_chance(right, decided, found):
     one = course(accuracy=[0.9, right / decided], decided=[90, decided])
     assert names(one) == ["at_chance"] * found
 
 
-def test_chance_takes_two_fits_and_the_newest_counts() -> None:
+def test_chance_takes_two_fits_and_the_newest_counts():
     assert names(course(accuracy=[32 / 60], decided=[60])) == []
     recovered = course(accuracy=[32 / 60, 32 / 60, 45 / 60], decided=[60, 60, 60])
     assert names(recovered) == []
@@ -71,7 +68,7 @@ def test_chance_takes_two_fits_and_the_newest_counts() -> None:
     assert all(cause in tried for cause, tried in zip(causes, found.tries, strict=True))
 
 
-def test_a_return_that_falls_twice_under_an_accurate_reward_is_parting() -> None:
+def test_a_return_that_falls_twice_under_an_accurate_reward_is_parting():
     found = only(evaluated(-100, -150, -200, accuracy=[0.9, 0.91, 0.92]))
     assert found.name == "parting"
     assert "fell from -100.0 at 400 steps to -200.0 at 600 steps" in found.text
@@ -91,7 +88,7 @@ def test_a_return_that_falls_twice_under_an_accurate_reward_is_parting() -> None
         ((-100, -200), 0.9),
     ],
 )
-def test_returns_that_do_not_part_from_the_reward(means, accuracy) -> None:
+def test_returns_that_do_not_part_from_the_reward(means, accuracy):
     assert names(evaluated(*means, accuracy=LENGTH * [accuracy])) == []
 
 
@@ -106,7 +103,7 @@ def test_returns_that_do_not_part_from_the_reward(means, accuracy) -> None:
         ((10, 20, 30, 30, 30, np.nan), False),  # the oldest are dropped
     ],
 )
-def test_answers_that_end_before_the_last_third_are_exhausted(answers, found) -> None:
+def test_answers_that_end_before_the_last_third_are_exhausted(answers, found):
     asked = {"answers": answers, "ties": LENGTH * [0.1]}
     assert names(course(**asked)) == ["exhausted"] * found
     assert names(course(**asked, total=6_000.0)) == []  # the run is long yet
@@ -119,16 +116,16 @@ def test_answers_that_end_before_the_last_third_are_exhausted(answers, found) ->
         ((0.1, 0.1, 0.1, 0.1, np.nan, np.nan), False),  # the plan ends there
     ],
 )
-def test_answers_end_on_purpose_where_no_more_queries_are_planned(ties, found) -> None:
+def test_answers_end_on_purpose_where_no_more_queries_are_planned(ties, found):
     one = course(answers=(10, 20, 30, 40, 40, 40), ties=ties)
     assert names(one) == ["exhausted"] * found
 
 
-def test_a_warm_start_without_queries_is_not_exhausted() -> None:
+def test_a_warm_start_without_queries_is_not_exhausted():
     assert names(course(answers=LENGTH * [40])) == []
 
 
-def test_noise_and_pairs_that_were_answered_both_ways_are_contradictory() -> None:
+def test_noise_and_pairs_that_were_answered_both_ways_are_contradictory():
     assert names(course(noise=[0.3], contradicted=[0.25])) == []
     assert "takes 31 % of the answers to be random" in only(course(noise=[0.31])).text
     found = only(course(contradicted=[0.4, np.nan]))
@@ -136,7 +133,7 @@ def test_noise_and_pairs_that_were_answered_both_ways_are_contradictory() -> Non
     assert "40 % of the pairs with several answers were answered both ways" in found.text
 
 
-def test_clips_that_nobody_can_tell_apart_are_too_alike() -> None:
+def test_clips_that_nobody_can_tell_apart_are_too_alike():
     both = findings(course(query_entropy=[0.65], noise=[0.4]))
     assert [one.name for one in both] == ["contradictory", "too_alike"]
     assert "entropy of 0.65 nats" in both[1].text
@@ -148,7 +145,7 @@ def test_clips_that_nobody_can_tell_apart_are_too_alike() -> None:
     assert names(course(ties=[0.9], answers=few)) == []
 
 
-def test_evaluations_that_stay_where_members_agree_are_stuck() -> None:
+def test_evaluations_that_stay_where_members_agree_are_stuck():
     found = only(evaluated(-100, -104, -93, -99, query_deviation=[0.1]))
     assert found.name == "stuck"
     assert "4 evaluations, from -100.0 to -99.0" in found.text
@@ -165,21 +162,21 @@ def test_evaluations_that_stay_where_members_agree_are_stuck() -> None:
         ((-100, -104, -120, -99), 0.1),
     ],
 )
-def test_runs_that_are_not_stuck(means, deviation) -> None:
+def test_runs_that_are_not_stuck(means, deviation):
     assert names(evaluated(*means, query_deviation=[deviation])) == []
 
 
-def test_a_return_that_is_always_nought_is_no_return() -> None:
+def test_a_return_that_is_always_nought_is_no_return():
     assert names(evaluated(0, 0, 0, 0, within=0.0, query_deviation=[0.1])) == []
 
 
-def comparisons(pairs: list[list[int]], preference: list[float]) -> Comparisons:
+def comparisons(pairs, preference):
     steps = np.arange(4.0)[:, None]
     clips = Segments(steps, steps, np.zeros(4), np.arange(4), np.ones(4, int), 1)
     return Comparisons.of(clips, np.array(pairs), np.array(preference))
 
 
-def test_ties_and_contradictions_are_counted() -> None:
+def test_ties_and_contradictions_are_counted():
     found = ties_and_contradictions(
         comparisons(
             [[0, 1], [1, 0], [2, 3], [3, 2], [0, 2], [0, 3], [0, 3], [1, 3]],
@@ -190,11 +187,11 @@ def test_ties_and_contradictions_are_counted() -> None:
     assert found == (1 / 7, 1 / 2)
 
 
-def first_is_better(shown: Clips, rng: np.random.Generator) -> FloatArray:
+def first_is_better(shown, rng):
     return np.ones(len(shown))
 
 
-def asked_in_rounds(*rounds: tuple[int, int], observations: list[float]) -> Comparisons:
+def asked_in_rounds(*rounds, observations):
     """Answers that always prefer the first clip, of clips with equal actions and rewards."""
     feedback = InstantFeedback(first_is_better, 0)
     count = len(observations)
@@ -207,20 +204,20 @@ def asked_in_rounds(*rounds: tuple[int, int], observations: list[float]) -> Comp
     return feedback.comparisons()
 
 
-def test_a_pair_that_is_asked_in_two_rounds_is_the_same() -> None:
+def test_a_pair_that_is_asked_in_two_rounds_is_the_same():
     twice = asked_in_rounds((0, 1), (1, 0), (2, 3), (2, 3), observations=[1, 2, 3, 4])
     assert len(twice.segments) == 8, "each round has clips of its own"
     assert ties_and_contradictions(twice) == (0.0, 0.5)
 
 
-def test_pairs_are_the_same_by_what_their_clips_hold() -> None:
+def test_pairs_are_the_same_by_what_their_clips_hold():
     elsewhere = asked_in_rounds((0, 1), (3, 2), observations=[1, 2, 1, 2])
     assert ties_and_contradictions(elsewhere) == (0.0, 1.0)
     others = asked_in_rounds((0, 1), (3, 2), observations=[1, 2, 1, 3])
     np.testing.assert_array_equal(ties_and_contradictions(others), (0.0, np.nan))
 
 
-def test_clips_of_pictures_and_vectors_are_compared_by_both() -> None:
+def test_clips_of_pictures_and_vectors_are_compared_by_both():
     seen = {"eye": np.zeros((4, 2, 2), np.uint8), "joints": np.array([[1.0], [2.0], [1.0], [3.0]])}
     rows = np.arange(4)
     clips = Segments(seen, np.zeros((4, 1)), np.zeros(4), rows, np.ones(4, int), 1)
@@ -238,5 +235,5 @@ def test_clips_of_pictures_and_vectors_are_compared_by_both() -> None:
     ],
     ids=["none", "declined", "ties", "single"],
 )
-def test_without_pairs_that_were_answered_twice_none_contradict(given, ties) -> None:
+def test_without_pairs_that_were_answered_twice_none_contradict(given, ties):
     np.testing.assert_array_equal(ties_and_contradictions(given), (ties, np.nan))

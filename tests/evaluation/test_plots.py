@@ -1,7 +1,6 @@
 import base64
 import io
 import re
-from collections.abc import Callable
 from xml.etree import ElementTree as ET
 
 import matplotlib
@@ -27,7 +26,7 @@ from preferl.evaluation.plots import (
 STEPS = np.arange(0, 50_001, 10_000)
 VALUES = np.array([-1500.0, -1200, -800, -600, -300, -200])
 
-DRAWINGS: dict[str, Callable[[], str]] = {
+DRAWINGS = {
     "curve": lambda: learning_curves([Curve("taught", STEPS, VALUES)]),
     "curves": lambda: learning_curves(
         [Curve("taught", STEPS, VALUES), Curve("other", STEPS, np.stack([VALUES, VALUES * 0.9]))],
@@ -50,7 +49,7 @@ DRAWINGS: dict[str, Callable[[], str]] = {
 
 
 @pytest.mark.parametrize("name", DRAWINGS)
-def test_drawings_are_xml_that_a_page_can_colour(name: str) -> None:
+def test_drawings_are_xml_that_a_page_can_colour(name):
     svg = DRAWINGS[name]()
     root = ET.fromstring(svg)
     assert root.tag.endswith("svg")
@@ -61,7 +60,7 @@ def test_drawings_are_xml_that_a_page_can_colour(name: str) -> None:
     assert not [colour for colour in VARIABLES if colour in bare]
 
 
-def test_labels_are_text_and_escaped() -> None:
+def test_labels_are_text_and_escaped():
     svg = learning_curves(
         [Curve("a <b> & c", STEPS, VALUES), Curve("d", STEPS, VALUES)], references={"oracle": -9.0}
     )
@@ -69,20 +68,20 @@ def test_labels_are_text_and_escaped() -> None:
     assert {"a <b> & c", "oracle", "environment steps", "20k"} <= set(texts)
 
 
-def test_the_true_reward_takes_on_the_learned_scale() -> None:
+def test_the_true_reward_takes_on_the_learned_scale():
     learned = np.array([1.0, 3.0])
     same = reward_over_clip(learned, learned)
     assert reward_over_clip(learned, np.array([0.0, 10.0])) == same
     assert reward_over_clip(learned, np.zeros(2)) == reward_over_clip(learned, np.ones(2)) != same
 
 
-def test_drawing_leaves_global_state_alone() -> None:
+def test_drawing_leaves_global_state_alone():
     before = dict(matplotlib.rcParams)
     DRAWINGS["curves"]()
     assert dict(matplotlib.rcParams) == before
 
 
-def test_nothing_to_draw_is_refused() -> None:
+def test_nothing_to_draw_is_refused():
     with pytest.raises(DataError, match="curves"):
         learning_curves([])
     with pytest.raises(DataError, match="'taught'"):
@@ -96,7 +95,7 @@ def test_nothing_to_draw_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("runs", "most"), [(1, 100), (2, 10)])
-def test_a_band_of_two_runs_does_not_flatten_their_lines(runs: int, most: int) -> None:
+def test_a_band_of_two_runs_does_not_flatten_their_lines(runs, most):
     values = np.array([[1.0, 2.0], [3.0, 4.0]])[:runs]
     ends = np.array([[-90.0] * 2, [90.0] * 2])
     svg = learning_curves([Curve("wide", np.array([0, 1]), values, ends)])
@@ -104,7 +103,7 @@ def test_a_band_of_two_runs_does_not_flatten_their_lines(runs: int, most: int) -
     assert most / 2 < max(ticks) <= most
 
 
-def test_attention_is_darker_where_more_is_looked_at() -> None:
+def test_attention_is_darker_where_more_is_looked_at():
     svg = attention_map(np.array([[0.5, 0.5], [0.0, 1.0]]))
     picture = re.search(r'data:image/png;base64,([^"]+)"', svg)
     assert picture is not None
@@ -115,7 +114,7 @@ def test_attention_is_darker_where_more_is_looked_at() -> None:
     np.testing.assert_allclose(opacity, [0.5, 0.5, 0, 1], atol=0.01)
 
 
-def png(encoded: str) -> np.ndarray:
+def png(encoded):
     return matplotlib.image.imread(io.BytesIO(base64.b64decode(encoded)))
 
 
@@ -127,13 +126,13 @@ def png(encoded: str) -> np.ndarray:
         lambda: importance_bar(np.zeros((2, 2))),
     ],
 )
-def test_what_cannot_be_drawn_of_conditions_and_attention(draw: Callable[[], str]) -> None:
+def test_what_cannot_be_drawn_of_conditions_and_attention(draw):
     with pytest.raises(DataError):
         draw()
 
 
 @pytest.mark.parametrize("label", [r"$\foo$", "_first", "{}"])
-def test_names_are_drawn_as_they_are(label: str) -> None:
+def test_names_are_drawn_as_they_are(label):
     curves = [Curve(label, STEPS, VALUES), Curve("other", STEPS, VALUES)]
     drawings = (
         learning_curves(curves, references={label: -150.0}, y_label=label),

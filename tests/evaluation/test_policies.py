@@ -1,7 +1,5 @@
 """Policies: random ones, those of normalised observations, and which protocols they meet."""
 
-from typing import Any
-
 import gymnasium
 import numpy as np
 import pytest
@@ -15,7 +13,7 @@ from preferl.evaluation.policies import NormalisedPolicy
 from preferl.testing import PointWorld
 
 
-def test_random_policy_repeats_itself_and_leaves_the_space_alone() -> None:
+def test_random_policy_repeats_itself_and_leaves_the_space_alone():
     space = spaces.Box(-1, 1, (2,), np.float32, seed=5)
     expected = spaces.Box(-1, 1, (2,), np.float32, seed=5).sample()
     first, state = RandomPolicy(space, 1).predict(np.zeros((4, 3)), state="kept")
@@ -29,7 +27,7 @@ def test_random_policy_repeats_itself_and_leaves_the_space_alone() -> None:
 def test_pictures_are_turned_as_they_were():
     space = spaces.Box(-1, 1, (3, 6, 5))  # channels first
 
-    class Painter(gymnasium.Env[Any, Any]):
+    class Painter(gymnasium.Env):
         observation_space = space
         action_space = spaces.Discrete(2)
 
@@ -48,7 +46,7 @@ class Mirror:
 
     observation_space = PointWorld.observation_space
 
-    def __init__(self, env: Any) -> None:
+    def __init__(self, env):
         self.env = env
 
     def predict(self, observation, state=None, episode_start=None, deterministic=False):
@@ -58,7 +56,7 @@ class Mirror:
         return self.env
 
 
-def normalising(**settings: Any) -> VecNormalize:
+def normalising(**settings):
     env = VecNormalize(DummyVecEnv([PointWorld]), epsilon=0.0, **settings)
     if env.norm_obs:
         env.obs_rms.mean = np.array([1.0, -1.0])

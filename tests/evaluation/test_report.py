@@ -2,7 +2,6 @@ import re
 import subprocess
 import sys
 from html.parser import HTMLParser
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,29 +27,29 @@ VOID = {"meta", "link", "br", "img", "input", "hr"}
 class Outline(HTMLParser):
     """Checks that tags close in order, and keeps what the page is made of."""
 
-    def __init__(self, page: str) -> None:
+    def __init__(self, page):
         super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open = []
+        self.tags = []
         self.text = ""
         self.feed(page)
         assert self.open == []
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
         if tag not in VOID:
             self.open.append(tag)
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_startendtag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag):
         assert self.open.pop() == tag
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         self.text += data
 
-    def all(self, tag: str) -> list[dict[str, str | None]]:
+    def all(self, tag):
         return [attributes for name, attributes in self.tags if name == tag]
 
 
@@ -59,7 +58,7 @@ EVIL = "<script>alert('x')</script>&\""
 CALIBRATION = Calibration((0.2, 0.8), (0.25, 0.75), (10, 20), 0.05)
 
 
-def full() -> Report:
+def full():
     return Report(
         title=EVIL,
         lead=EVIL,
@@ -77,7 +76,7 @@ def full() -> Report:
     )
 
 
-def test_everything_is_shown_and_escaped() -> None:
+def test_everything_is_shown_and_escaped():
     page = render(full())
     outline = Outline(page)
     assert not outline.all("script")
@@ -87,7 +86,7 @@ def test_everything_is_shown_and_escaped() -> None:
     assert "1, 2" in outline.text
 
 
-def test_the_page_is_accessible_and_needs_nobody() -> None:
+def test_the_page_is_accessible_and_needs_nobody():
     page = render(full())
     outline = Outline(page)
     assert outline.all("html")[0]["lang"] == "en"
@@ -103,12 +102,12 @@ def test_the_page_is_accessible_and_needs_nobody() -> None:
     assert not re.search(r"https?://|@import|url\(", page)
 
 
-def test_every_row_of_a_table_is_whole() -> None:
+def test_every_row_of_a_table_is_whole():
     with pytest.raises(DataError, match="2 cells"):
         ReportTable("t", ("a", "b"), (("1", "2"), ("3",)))
 
 
-def test_write_is_atomic_and_errors_name_what_is_wrong(tmp_path: Path) -> None:
+def test_write_is_atomic_and_errors_name_what_is_wrong(tmp_path):
     path = tmp_path / "deep" / "report.html"
     write_report(path, Report("First"))
     write_report(path, Report("Second"))
@@ -118,19 +117,19 @@ def test_write_is_atomic_and_errors_name_what_is_wrong(tmp_path: Path) -> None:
         write_report(path / "below-a-file.html", Report("Third"))
 
 
-def reward_report(accuracy: float | None = 0.8, decided: int = 30) -> RewardReport:
+def reward_report(accuracy=0.8, decided=30):
     notes = ("epic: not given.",)
     return RewardReport(accuracy, decided, 2, 1, (0.6, 0.9), 0.5, CALIBRATION, 0.7, notes=notes)
 
 
-def policies(rng: np.random.Generator) -> dict[str, PolicyReport]:
+def policies(rng):
     return {
         name: PolicyReport(mean + rng.normal(size=5), np.full(5, 200))
         for name, mean in {"random": -1200.0, "taught": -170.0, "oracle": -150.0}.items()
     }
 
 
-def test_run_report_shows_the_whole_run(rng: np.random.Generator) -> None:
+def test_run_report_shows_the_whole_run(rng):
     steps = np.arange(3)
     report = run_report(
         "Run",
@@ -153,7 +152,7 @@ def test_run_report_shows_the_whole_run(rng: np.random.Generator) -> None:
     assert report.sections[0].tables[0].emphasis == 1
 
 
-def test_run_report_leaves_out_what_is_not_there(rng: np.random.Generator) -> None:
+def test_run_report_leaves_out_what_is_not_there(rng):
     report = run_report(
         "Run", policies=policies(rng), taught="taught", reward=reward_report(None, 0)
     )
@@ -167,7 +166,7 @@ def test_run_report_leaves_out_what_is_not_there(rng: np.random.Generator) -> No
         run_report("Run", policies=policies(rng), taught="learned", reward=reward_report())
 
 
-def test_success_is_shown_where_an_environment_reports_it(rng: np.random.Generator) -> None:
+def test_success_is_shown_where_an_environment_reports_it(rng):
     known = policies(rng)
     known["taught"] = PolicyReport(np.zeros(4), np.full(4, 9), np.array([1, 1, 1, 0], bool))
     report = run_report("Run", policies=known, taught="taught", reward=reward_report())
@@ -180,14 +179,14 @@ def test_success_is_shown_where_an_environment_reports_it(rng: np.random.Generat
     assert "Success" not in [fact.label for fact in report.facts]
 
 
-def test_importing_evaluation_is_cheap() -> None:
+def test_importing_evaluation_is_cheap():
     heavy = {"torch", "matplotlib", "av", "jinja2", "stable_baselines3"}
     code = f"import sys, preferl.evaluation; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
-def test_sections_and_tables_without_content_are_left_out() -> None:
+def test_sections_and_tables_without_content_are_left_out():
     table = ReportTable("t", ("a",), ())
     report = Report(
         "A run", sections=(Section("Bare", tables=(table,)), Section("Said", ("Yes.",)))

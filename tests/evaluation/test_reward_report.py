@@ -7,7 +7,7 @@ import pytest
 from preferl.data import Comparisons, Episodes, Segments
 from preferl.evaluation import evaluate_reward, negated, oracle, zero
 from preferl.feedback import Likelihood
-from preferl.shapes import Array, BoolArray, FloatArray, Observations
+from preferl.shapes import FloatArray
 from preferl.statistics import wilson_interval
 
 
@@ -19,13 +19,13 @@ class Scored:
     context: int = 1
 
     @property
-    def members(self) -> int:
+    def members(self):
         return len(self.table)
 
-    def __call__(self, observations: Observations, actions: Array, mask: BoolArray) -> FloatArray:
+    def __call__(self, observations, actions, mask):
         return np.asarray(actions[:, -1, 0])
 
-    def scores(self, segments: Segments) -> FloatArray:
+    def scores(self, segments):
         return self.table
 
 
@@ -35,7 +35,7 @@ class Noisy(Scored):
     likelihood = Likelihood(0.2, 2.0)
 
 
-def comparisons(preference: list[float], count: int = 4) -> Comparisons:
+def comparisons(preference, count=4):
     block = np.zeros((count, 1))
     segments = Segments(
         block, block, np.arange(count, dtype=float), np.arange(count), np.ones(count, int), 1
@@ -44,11 +44,11 @@ def comparisons(preference: list[float], count: int = 4) -> Comparisons:
     return Comparisons(segments, pairs, np.array(preference), np.ones(len(preference)))
 
 
-def logit(p: float) -> float:
+def logit(p):
     return math.log(p / (1 - p))
 
 
-def test_counts_accuracy_and_interval_by_hand() -> None:
+def test_counts_accuracy_and_interval_by_hand():
     reward = Scored(np.array([[3.0, 2.0, 2.0, 9.0]]))
     # sides: first, undecided, second, first; answers: right, -, wrong; tie; declined
     report = evaluate_reward(reward, comparisons([1.0, 0.0, 0.9, 0.5, np.nan]))
@@ -57,7 +57,7 @@ def test_counts_accuracy_and_interval_by_hand() -> None:
     assert report.interval == pytest.approx(wilson_interval(1.5, 3))
 
 
-def test_log_loss_is_of_the_mean_probability_in_nats() -> None:
+def test_log_loss_is_of_the_mean_probability_in_nats():
     table = np.array([[logit(0.9), 0.0], [logit(0.5), 0.0]])
     report = evaluate_reward(Scored(table), comparisons([1.0], count=2))
     assert report.log_loss == pytest.approx(-math.log(0.7))
@@ -67,12 +67,12 @@ def test_log_loss_is_of_the_mean_probability_in_nats() -> None:
     assert tie.log_loss == pytest.approx(sum(losses) / 2)
 
 
-def test_log_loss_of_the_absurd_is_exact_and_finite() -> None:
+def test_log_loss_of_the_absurd_is_exact_and_finite():
     report = evaluate_reward(Scored(np.array([[0.0, 5000.0]])), comparisons([1.0], count=2))
     assert report.log_loss == pytest.approx(5000)
 
 
-def test_probabilities_are_those_of_the_likelihood_that_was_fitted() -> None:
+def test_probabilities_are_those_of_the_likelihood_that_was_fitted():
     fitted = Noisy(np.array([[logit(0.9), 0.0], [logit(0.5), 0.0]]))
     report = evaluate_reward(fitted, comparisons([1.0], count=2))
     # member one: 0.1 + 0.8 * sigmoid(2 * logit(0.9)) = 0.1 + 0.8 * 81/82; member two: a half
@@ -86,7 +86,7 @@ def test_probabilities_are_those_of_the_likelihood_that_was_fitted() -> None:
     assert own.log_loss == pytest.approx(-math.log(0.7))
 
 
-def test_calibration_by_hand() -> None:
+def test_calibration_by_hand():
     scores = np.array([[logit(0.9), 0.0, -logit(0.8), 0.0]])
     # P(first): pair 01 .9, 12 .8, 23 .2, 30 .1
     report = evaluate_reward(Scored(scores), comparisons([1.0, 0.0, 0.5, 0.0]), bins=2)
@@ -97,13 +97,13 @@ def test_calibration_by_hand() -> None:
     assert calibration.error == pytest.approx((0.10 + 0.35) / 2)
 
 
-def test_certainty_falls_into_the_last_bin() -> None:
+def test_certainty_falls_into_the_last_bin():
     report = evaluate_reward(Scored(np.array([[1000.0, 0.0]])), comparisons([1.0], count=2))
     assert report.calibration.predicted == (1.0,)
     assert report.calibration.error == 0
 
 
-def test_controls_come_out_as_they_should() -> None:
+def test_controls_come_out_as_they_should():
     answers = comparisons([0.0, 0.0, 0.0, 1.0, 0.0, 0.0])  # more of the recorded reward
     assert evaluate_reward(oracle(), answers).accuracy == 1
     assert evaluate_reward(negated(oracle()), answers).accuracy == 0
@@ -112,19 +112,19 @@ def test_controls_come_out_as_they_should() -> None:
     assert chance.log_loss == pytest.approx(math.log(2))
 
 
-def test_members_that_cancel_are_undecided() -> None:
+def test_members_that_cancel_are_undecided():
     table = np.array([[0.3, 0.1, 0.0, 0.0], [0.1, 0.3, 0.0, 0.0]])
     assert evaluate_reward(Scored(table), comparisons([1.0])).accuracy == 0.5
 
 
-def test_without_answers_nothing_is_claimed() -> None:
+def test_without_answers_nothing_is_claimed():
     report = evaluate_reward(zero(), comparisons([np.nan]))
     assert (report.accuracy, report.log_loss, report.calibration.error) == (None, None, None)
     assert report.interval == (0.0, 1.0)
     assert "no episodes" in report.notes[0]
 
 
-def test_ties_alone_tell_nothing_about_a_reward() -> None:
+def test_ties_alone_tell_nothing_about_a_reward():
     report = evaluate_reward(oracle(), comparisons([0.5, 0.5]))
     assert (report.decided, report.ties) == (0, 2)
     assert (report.accuracy, report.log_loss, report.calibration.error) == (None, None, None)
@@ -133,7 +133,7 @@ def test_ties_alone_tell_nothing_about_a_reward() -> None:
 
 
 @pytest.fixture
-def episodes(rng: np.random.Generator) -> Episodes:
+def episodes(rng):
     block = rng.normal(size=(200, 1))
     actions = rng.normal(size=(200, 1))
     return Episodes(
@@ -141,11 +141,11 @@ def episodes(rng: np.random.Generator) -> Episodes:
     )
 
 
-def cube(s: Observations, a: Array, following: Observations) -> FloatArray:
+def cube(s, a, following):
     return np.asarray(a[:, 0] ** 3)
 
 
-def test_truth_is_compared_in_ranks_and_by_epic(episodes: Episodes) -> None:
+def test_truth_is_compared_in_ranks_and_by_epic(episodes):
     reward = Scored(np.zeros((1, 4)))
     report = evaluate_reward(
         reward, comparisons([1.0]), episodes=episodes, true_reward=cube, seed=1
@@ -157,7 +157,7 @@ def test_truth_is_compared_in_ranks_and_by_epic(episodes: Episodes) -> None:
     assert report.notes == ()
 
 
-def test_what_cannot_be_computed_is_none_and_reported(episodes: Episodes) -> None:
+def test_what_cannot_be_computed_is_none_and_reported(episodes):
     lookback = Scored(np.zeros((1, 4)), context=5)
     history = evaluate_reward(lookback, comparisons([1.0]), episodes=episodes, true_reward=cube)
     assert history.spearman is not None

@@ -6,11 +6,10 @@ import pytest
 from preferl.data import Episodes, window_indices
 from preferl.errors import ConfigError, ModelError
 from preferl.evaluation import epic_distance, oracle, step_rewards
-from preferl.shapes import Array, BoolArray, FloatArray, Observations
 
 
 @pytest.fixture
-def episodes(rng: np.random.Generator) -> Episodes:
+def episodes(rng):
     observations = rng.normal(size=(600, 3))
     actions = rng.normal(size=(600, 2))
     return Episodes(
@@ -23,48 +22,48 @@ def episodes(rng: np.random.Generator) -> Episodes:
     )
 
 
-def base(s: Observations, a: Array, following: Observations) -> FloatArray:
+def base(s, a, following):
     assert isinstance(s, np.ndarray)
     return np.asarray(np.sin(s[:, 0]) * a[:, 0] + a[:, 1])
 
 
-def shaped(s: Observations, a: Array, following: Observations) -> FloatArray:
+def shaped(s, a, following):
     assert isinstance(s, np.ndarray)
     assert isinstance(following, np.ndarray)
     shaping = 0.9 * following[:, 1] ** 2 - s[:, 1] ** 2
     return 3 * base(s, a, following) - 7 + 5 * shaping
 
 
-def unrelated(s: Observations, a: Array, following: Observations) -> FloatArray:
+def unrelated(s, a, following):
     assert isinstance(s, np.ndarray)
     return np.asarray(np.sin(40 * s[:, 2] * a[:, 0] + 20 * a[:, 1] ** 2))
 
 
-def of_steps(observations: Observations, actions: Array) -> FloatArray:
+def of_steps(observations, actions):
     return base(observations, actions, observations)
 
 
-def distance(first: object, second: object, episodes: Episodes, discount: float = 0.9) -> float:
+def distance(first, second, episodes, discount=0.9):
     rng = np.random.default_rng(0)
-    return epic_distance(first, second, episodes, discount=discount, rng=rng)  # type: ignore[arg-type]
+    return epic_distance(first, second, episodes, discount=discount, rng=rng)
 
 
-def test_scale_shift_and_shaping_do_not_count(episodes: Episodes) -> None:
+def test_scale_shift_and_shaping_do_not_count(episodes):
     assert distance(base, shaped, episodes) == pytest.approx(0, abs=1e-6)
     # with another discount it is no longer shaping
     assert distance(base, shaped, episodes, discount=0.1) > 0.2
 
 
-def test_negated_is_one_and_unrelated_is_root_half(episodes: Episodes) -> None:
+def test_negated_is_one_and_unrelated_is_root_half(episodes):
     assert distance(base, lambda *t: -base(*t), episodes) == pytest.approx(1)
     assert distance(base, unrelated, episodes) == pytest.approx(math.sqrt(0.5), abs=0.06)
 
 
-def test_constant_rewards_have_no_distance(episodes: Episodes) -> None:
+def test_constant_rewards_have_no_distance(episodes):
     assert math.isnan(distance(base, lambda s, a, f: np.ones(len(a)), episodes))
 
 
-def test_by_hand_on_a_state_and_two_actions() -> None:
+def test_by_hand_on_a_state_and_two_actions():
     # One state, actions 0 and 1: C(R) = R(a) - mean R + const, so r is the plain correlation:
     # R1 = (0, 1), R2 = (1, 0) correlate with -1.
     block = np.zeros((2, 1))
@@ -74,21 +73,21 @@ def test_by_hand_on_a_state_and_two_actions() -> None:
     assert distance(lambda s, a, f: a[:, 0], lambda s, a, f: 1 - a[:, 0], flip) == pytest.approx(1)
 
 
-def test_a_learned_reward_without_any_shaping(episodes: Episodes) -> None:
+def test_a_learned_reward_without_any_shaping(episodes):
     assert distance(oracle(of_steps), shaped, episodes) == pytest.approx(0, abs=1e-6)
 
 
-def test_discount_and_history_are_checked(episodes: Episodes) -> None:
+def test_discount_and_history_are_checked(episodes):
     with pytest.raises(ConfigError, match="discount"):
         distance(base, base, episodes, discount=1.5)
     with pytest.raises(ConfigError, match="context"):
         distance(Lookback(), base, episodes)
 
 
-def test_what_followed_is_the_episodes_own(episodes: Episodes) -> None:
-    calls: list[tuple[Observations, Observations]] = []
+def test_what_followed_is_the_episodes_own(episodes):
+    calls = []
 
-    def spy(s: Observations, a: Array, following: Observations) -> FloatArray:
+    def spy(s, a, following):
         calls.append((s, following))
         return base(s, a, following)
 
@@ -106,16 +105,14 @@ class Lookback:
     context = 3
     members = 1
 
-    def __call__(self, observations: Observations, actions: Array, mask: BoolArray) -> FloatArray:
+    def __call__(self, observations, actions, mask):
         return np.asarray((mask * actions[..., 0]).sum(1) + mask.sum(1))
 
-    def scores(self, segments: object) -> FloatArray:
+    def scores(self, segments):
         raise NotImplementedError
 
 
-def test_step_rewards_give_each_step_its_history(
-    episodes: Episodes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_step_rewards_give_each_step_its_history(episodes, monkeypatch):
     monkeypatch.setattr("preferl.evaluation.reward_report.CHUNK", 7)
     rows, mask = window_indices(episodes.start_of_step, 3)
     expected = Lookback()(episodes.observations, episodes.actions[rows], mask)
@@ -123,7 +120,7 @@ def test_step_rewards_give_each_step_its_history(
     assert step_rewards(Lookback(), episodes)[100] == pytest.approx(1 + episodes.actions[100, 0])
 
 
-def test_a_function_gives_a_number_for_each_step(episodes: Episodes) -> None:
+def test_a_function_gives_a_number_for_each_step(episodes):
     for wrong in (lambda s, a, following: a, lambda s, a, following: 0.0):
         with pytest.raises(ModelError, match="expected one number for each of"):
             distance(wrong, base, episodes)

@@ -3,7 +3,6 @@
 import warnings
 from importlib import import_module
 from itertools import islice
-from typing import Any
 
 import gymnasium
 import numpy as np
@@ -31,12 +30,12 @@ class Worlds:
     lengths = np.array([2, 3, 4])
     num_envs = 3
 
-    def reset(self) -> Any:
+    def reset(self):
         self.time = np.zeros(3, int)
         self.resets = 0
         return self.time[:, None].astype(float)
 
-    def step(self, actions: Any) -> Any:
+    def step(self, actions):
         self.time += 1
         dones = self.time == self.lengths
         self.time[dones] = 0
@@ -46,8 +45,8 @@ class Worlds:
 class Earning:
     """Acts by what it earned last, and by how often it was asked."""
 
-    def __init__(self) -> None:
-        self.earnings: list[Any] = []
+    def __init__(self):
+        self.earnings = []
 
     def predict(self, observation, state=None, episode_start=None, deterministic=False):
         state = {"asked": 0} if state is None else state
@@ -55,7 +54,7 @@ class Earning:
         self.starts = episode_start
         return np.arange(3) + state["asked"], state
 
-    def earned(self, state: Any, rewards: Any) -> None:
+    def earned(self, state, rewards):
         self.earnings.append(np.array(rewards).tolist())
 
 
@@ -127,7 +126,7 @@ def test_learned_rewards_are_those_of_relabelling(model):
 class _Replayed:
     """The actions of the first of two environments under a random policy."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed):
         self.policy = RandomPolicy(PointWorld.action_space, seed)
 
     def predict(self, observation, state=None, episode_start=None, deterministic=False):

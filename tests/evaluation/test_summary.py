@@ -5,7 +5,7 @@ from preferl.evaluation.report import Report, render
 from preferl.evaluation.summary import findings_section, trust_section
 
 
-def test_findings_are_a_section_of_their_own() -> None:
+def test_findings_are_a_section_of_their_own():
     found = (Finding("at_chance", "It <guesses>.", ("ask more",)), Finding("stuck", "So.", ("go",)))
     section = findings_section(found)
     assert section.title == "What to look at"
@@ -16,11 +16,11 @@ def test_findings_are_a_section_of_their_own() -> None:
     assert "It &lt;guesses&gt;." in render(Report("A run", sections=(section,)))
 
 
-def test_where_nothing_was_found_there_is_none() -> None:
+def test_where_nothing_was_found_there_is_none():
     assert findings_section(()).is_empty
 
 
-def test_trust_is_a_table_by_name_with_half_its_interval() -> None:
+def test_trust_is_a_table_by_name_with_half_its_interval():
     ann = {"value": 0.9, "low": 0.5, "high": 1.3, "answers": 1_040}
     bo = {"value": -0.25, "low": -0.5, "high": 0.0, "answers": 12}
     section = trust_section({"Ann <b>": ann, "Bo": bo})

@@ -20,7 +20,7 @@ from preferl.functional.preference import squared_error
 NAN = float("nan")
 
 
-def loss_and_gradient(logits: list[float], preference: list[float], **settings) -> tuple:
+def loss_and_gradient(logits, preference, **settings):
     tensor = torch.tensor(logits, dtype=torch.float32, requires_grad=True)
     loss = preference_loss(tensor, torch.tensor(preference), **settings)
     loss.sum().backward()
@@ -132,7 +132,7 @@ def test_weights_count_answers():
     torch.testing.assert_close(preference_loss(logits, preference, weight), expected)
 
 
-def accuracy(logits: list[float], preference: list[float]) -> float:
+def accuracy(logits, preference):
     return preference_accuracy(torch.tensor(logits), torch.tensor(preference)).item()
 
 

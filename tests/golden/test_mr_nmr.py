@@ -2,40 +2,38 @@
 
 from copy import deepcopy
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from torch import Tensor
 
-from helpers.golden_arrays import Golden, arrays, drawn, stored
+from helpers.golden_arrays import arrays, drawn, stored
 from helpers.golden_gradients import determined, rounding_spread
 from preferl.functional import preference_logits, preference_loss
 from preferl.models import LSTMReward, LSTMRewardConfig, MLPReward, MLPRewardConfig, load_flax
 from preferl.models.flax import flax_places
 
 
-def boxes(golden: dict[str, Any]) -> tuple[spaces.Box, spaces.Box]:
+def boxes(golden):
     shapes = (golden[f"in:{name}"].shape[-1:] for name in ("observations", "actions"))
     first, second = (spaces.Box(-np.inf, np.inf, shape) for shape in shapes)
     return first, second
 
 
-def mr(golden: dict[str, Any], hidden: tuple[int, ...], **settings: Any) -> MLPReward:
+def mr(golden, hidden, **settings):
     config = MLPRewardConfig(
         hidden, pooling="mean", normalise=False, **{"activation": "relu", **settings}
     )
     return MLPReward(*boxes(golden), config, seed=0)
 
 
-def nmr(golden: dict[str, Any], width: int) -> LSTMReward:
+def nmr(golden, width):
     config = LSTMRewardConfig(width, normalise=False)
     return LSTMReward(*boxes(golden), config, seed=0)
 
 
-def judge(model: MLPReward | LSTMReward, golden: dict[str, Any], suffix: str = "") -> Any:
+def judge(model, golden, suffix=""):
     steps = (
         torch.from_numpy(golden[f"in:{name}{suffix}"]).view(
             *golden[f"in:{name}{suffix}"].shape[:-1], -1
@@ -68,7 +66,7 @@ def test_rewards_of_history(shared, name, width):
     golden = arrays(shared, name)
     model = nmr(golden, width).eval()
     load_flax(model, stored(golden) or drawn(model, golden))
-    hidden: list[Tensor] = []
+    hidden = []
     model.lstm.register_forward_hook(lambda _, __, outputs: hidden.append(outputs))
     with torch.no_grad():
         # Where the original was fed padding, its zeros are passed as real steps here.
@@ -85,21 +83,19 @@ HEAD = {"mr": "FullyConnectedNetwork_0/Dense_2/bias", "nmr": "Dense_6/bias"}
 """What is added to every reward, and so to the scores of both segments."""
 
 
-def scores_of(model: MLPReward | LSTMReward, golden: Golden, rows: slice) -> Tensor:
+def scores_of(model, golden, rows):
     """`[B, 2]` of the two segments of a batch of pairs."""
     some = {name: array[rows] for name, array in golden.items() if name.startswith("in:")}
     return torch.stack([judge(model, some, suffix).scores[0] for suffix in ("", "_2")], dim=-1)
 
 
-def loss_of(model: MLPReward | LSTMReward, golden: Golden, rows: slice) -> Tensor:
+def loss_of(model, golden, rows):
     """Of a batch of pairs."""
     preference = torch.from_numpy(golden["in:labels"][rows, 0])
     return preference_loss(preference_logits(scores_of(model, golden, rows)), preference)
 
 
-def mixed_loss_of(
-    model: MLPReward | LSTMReward, golden: Golden, rows: slice, seed: int = 0
-) -> Tensor:
+def mixed_loss_of(model, golden, rows, seed=0):
     """The same with all segments in one call, in an order of their own: it rounds otherwise."""
     preference = torch.from_numpy(golden["in:labels"][rows, 0])
     segments = {
@@ -112,13 +108,11 @@ def mixed_loss_of(
     return preference_loss(first - second, preference)
 
 
-def trained(
-    model: MLPReward | LSTMReward, golden: Golden, name: str, loss_of: Any = loss_of
-) -> Golden:
+def trained(model, golden, name, loss_of=loss_of):
     """Twenty updates of a model in place, as the files record them."""
     optimiser = torch.optim.Adam(model.parameters(), lr=3e-4 if name == "mr" else 1e-3)
 
-    def evaluate() -> list[float]:
+    def evaluate():
         with torch.no_grad():
             return [loss_of(model, golden, rows).item() for rows in BATCHES]
 
@@ -135,12 +129,12 @@ def trained(
     return {"out:loss": losses, "out:eval_loss_before_after": evaluated, **after}
 
 
-def fresh(golden: Golden, name: str) -> MLPReward | LSTMReward:
+def fresh(golden, name):
     # Their evaluations draw dropout too, so it is off throughout.
     return mr(golden, (64, 32)) if name == "mr" else nmr(golden, 64).eval()
 
 
-def check_training(golden: Golden, parameters: Golden, name: str) -> None:
+def check_training(golden, parameters, name):
     """That training from these parameters comes to what was recorded."""
     model = fresh(golden, name)
     load_flax(model, parameters)
@@ -153,7 +147,7 @@ def check_training(golden: Golden, parameters: Golden, name: str) -> None:
     start = deepcopy(model)
     found = trained(model, golden, name)
 
-    def again(twin: MLPReward | LSTMReward, seed: int) -> Golden:
+    def again(twin, seed):
         return trained(twin, golden, name, partial(mixed_loss_of, seed=seed))
 
     spread = rounding_spread(again, start, found)

@@ -2,7 +2,6 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -16,7 +15,6 @@ from helpers.golden_gradients import determined, doubled
 from preferl.functional import preference_logits, preference_loss
 from preferl.models import PreferenceTransformer, PreferenceTransformerConfig, load_flax
 from preferl.models.flax import flax_places
-from preferl.shapes import BoolArray
 from preferl.training.configs import CosineSchedule
 
 SMALL = ["pt_small_ws", "pt_small_mlp"]
@@ -24,7 +22,7 @@ DEFAULT = ["pt_default256_ws", "pt_default256_mlp"]
 TRAINED = ["train_pt_ws", "train_pt_mlp", "train_pt_ws_sum"]
 
 
-def transformer(golden: dict[str, Any], like: dict[str, Any], **settings: Any) -> Any:
+def transformer(golden, like, **settings):
     """A model for a file's steps, of the shape that the description of parameters says."""
     shapes = (golden[f"in:{name}"].shape[-1] for name in ("observations", "actions"))
     config = PreferenceTransformerConfig(
@@ -42,7 +40,7 @@ def transformer(golden: dict[str, Any], like: dict[str, Any], **settings: Any) -
     return PreferenceTransformer(boxes[0], boxes[1], config, seed=0).eval()
 
 
-def steps(golden: dict[str, Any], rows: Any = slice(None)) -> tuple[Tensor, Tensor, Tensor]:
+def steps(golden, rows=slice(None)):
     observations, actions, mask = (
         torch.from_numpy(golden[f"in:{name}"][rows])
         for name in ("observations", "actions", "attn_mask")
@@ -51,24 +49,24 @@ def steps(golden: dict[str, Any], rows: Any = slice(None)) -> tuple[Tensor, Tens
 
 
 @pytest.fixture(params=SMALL)
-def golden(request, shared) -> dict[str, Any]:
+def golden(request, shared):
     return arrays(shared, request.param)
 
 
 @pytest.fixture
-def model(golden) -> PreferenceTransformer:
+def model(golden):
     model = transformer(golden, golden["meta"])
     load_flax(model, stored(golden))
     return model
 
 
-def expected_scores(golden: dict[str, Any], mask: Any) -> Any:
+def expected_scores(golden, mask):
     """Means over real rows only; the original, which trains on full windows, takes all rows."""
     rows = golden["out:weighted_sum" if "out:weighted_sum" in golden else "out:value"]
     return (rows * mask).sum(1) / mask.sum(1)
 
 
-def check_forward(model: PreferenceTransformer, golden: dict[str, Any], tolerance: float) -> None:
+def check_forward(model, golden, tolerance):
     *step, mask = steps(golden)
     with torch.no_grad():
         output = model(*step, mask)
@@ -170,7 +168,7 @@ def test_default_shape(name, shared):
 BATCHES = [slice(8), slice(8, 14)]
 
 
-def scores_of(model: Any, golden: dict[str, Any], rows: slice) -> Tensor:
+def scores_of(model, golden, rows):
     """`[B, 2]` of the two segments of a batch of pairs."""
     mask = torch.ones(golden["in:timestep_1"][rows].shape, dtype=torch.bool)
     scores = [
@@ -186,7 +184,7 @@ def scores_of(model: Any, golden: dict[str, Any], rows: slice) -> Tensor:
     return torch.stack(scores, dim=-1)
 
 
-def loss_of(model: Any, golden: dict[str, Any], rows: slice) -> Tensor:
+def loss_of(model, golden, rows):
     preference = torch.from_numpy(golden["in:labels"][rows, 0])
     return preference_loss(preference_logits(scores_of(model, golden, rows)), preference)
 
@@ -194,24 +192,24 @@ def loss_of(model: Any, golden: dict[str, Any], rows: slice) -> Tensor:
 class Training:
     """The published first twenty updates, made here."""
 
-    def __init__(self, shared: Path, name: str) -> None:
+    def __init__(self, shared, name):
         self.golden = arrays(shared, name)
         about = self.golden["meta"]
         start = arrays(shared, Path(about["init_params"]).stem)
         self.model = transformer(self.golden, start["meta"], pooling=about["train_type"])
         load_flax(self.model, stored(start))  # in evaluation mode: without dropout
 
-    def loss(self, rows: slice) -> Tensor:
+    def loss(self, rows):
         return loss_of(self.model, self.golden, rows)
 
-    def evaluate(self) -> list[float]:
+    def evaluate(self):
         with torch.no_grad():
             return [self.loss(rows).item() for rows in BATCHES]
 
-    def places(self) -> dict[str, Tensor]:
+    def places(self):
         return flax_places(self.model)
 
-    def determined(self) -> dict[str, BoolArray]:
+    def determined(self):
         losses = [partial(loss_of, golden=self.golden, rows=rows) for rows in BATCHES]
         return determined(
             self.model,
@@ -222,7 +220,7 @@ class Training:
 
 
 @pytest.fixture(params=TRAINED)
-def training(request, shared) -> Training:
+def training(request, shared):
     return Training(shared, request.param)
 
 
@@ -283,7 +281,7 @@ def test_twenty_updates(training):
     np.testing.assert_allclose(evaluated, golden["out:eval_loss_before_after"], atol=2e-4)
 
 
-def check_parameters(training: Training, counts: dict[str, BoolArray], updates: int) -> None:
+def check_parameters(training, counts, updates):
     golden = training.golden
     places = {path: place.detach().numpy() for path, place in training.places().items()}
     for path, numbers in counts.items():

@@ -22,7 +22,7 @@ def golden(shared):
 
 
 @pytest.fixture(scope="module")
-def episodes(golden) -> Episodes:
+def episodes(golden):
     rows, lengths = qlearning_view(golden["in:raw_terminals"], golden["in:raw_timeouts"])
     observations = golden["in:obs_qlearning"]
     rewards = golden["in:rewards_qlearning"]

@@ -1,8 +1,5 @@
 """Whole episodes relabelled as the published implementation does."""
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -27,17 +24,17 @@ ACTIONS = spaces.Box(-1, 1, (2,))
 
 
 @pytest.fixture
-def folder(shared) -> Path:
+def folder(shared):
     return shared / "golden" / "preference_transformer"
 
 
 @pytest.fixture
-def golden(folder) -> dict[str, Any]:
+def golden(folder):
     return dict(np.load(folder / "relabel.npz"))
 
 
 @pytest.fixture
-def episodes(golden) -> Episodes:
+def episodes(golden):
     ends = np.flatnonzero(golden["out:dones_float"])
     return Episodes(
         observations=golden["in:observations"],
@@ -49,20 +46,20 @@ def episodes(golden) -> Episodes:
     )
 
 
-def filled(model: Any, file: Path) -> Any:
+def filled(model, file):
     arrays = np.load(file)
     load_flax(model, {name: arrays[name] for name in arrays.files if name.startswith("param:")})
     return model.eval()
 
 
 @pytest.fixture
-def nmr(folder) -> LSTMReward:
+def nmr(folder):
     config = LSTMRewardConfig(width=64, context=SEEN, normalise=False)
     return filled(LSTMReward(OBSERVATIONS, ACTIONS, config, seed=0), folder / "nmr_small.npz")
 
 
 @pytest.fixture
-def transformer(folder) -> PreferenceTransformer:
+def transformer(folder):
     config = PreferenceTransformerConfig(
         64, layers=2, preference_width=48, context=SEEN, positions=60, normalise=False
     )
@@ -70,7 +67,7 @@ def transformer(folder) -> PreferenceTransformer:
     return filled(model, folder / "pt_small_ws.npz")
 
 
-def windows_of(model: Any, episodes: Episodes) -> tuple[torch.Tensor, torch.Tensor]:
+def windows_of(model, episodes):
     """Features `[T, H, F]` and mask `[T, H]` of the window that ends at each step."""
     rows, mask = window_indices(episodes.start_of_step, SEEN)
     features = model.encoder(

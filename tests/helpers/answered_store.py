@@ -1,7 +1,6 @@
 """A project about clips whose true returns are known, and somebody who answers by them."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -20,11 +19,11 @@ class Answering:
     returns: dict[str, float] = field(default_factory=dict)
     batches: int = 0
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         self.project = self.store.projects.create("dots", repeat_share=0.0, known_share=0.0)
         self.person = self.store.people.owner(self.project.id).annotator.id
 
-    def ask(self, count: int, **more: Any) -> list[int]:
+    def ask(self, count, **more):
         """Ask about `count` pairs of new clips; the first observation is the true reward."""
         rng = np.random.default_rng([17, self.batches])
         self.batches += 1
@@ -46,12 +45,12 @@ class Answering:
         self.show()
         return numbers
 
-    def show(self) -> None:
+    def show(self):
         """Every clip has its video."""
         waiting = self.store.clips.without_video(self.project.id, 10_000)
         self.store.clips.video_ready(self.project.id, waiting)
 
-    def answer(self, count: int = 10**9) -> int:
+    def answer(self, count=10**9):
         """Answer so many questions; returns how many there were."""
         for given in range(count):
             claim = self.store.queue.claim(self.project.id, self.person, 1)
@@ -63,7 +62,7 @@ class Answering:
             self.store.queue.answer(self.person, question.token, f"k-{question.token}", kind)
         return count
 
-    def ask_and_answer(self, count: int, **more: Any) -> list[int]:
+    def ask_and_answer(self, count, **more):
         """Both."""
         numbers = self.ask(count, **more)
         assert self.answer() == count

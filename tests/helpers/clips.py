@@ -5,7 +5,7 @@ import numpy as np
 from preferl.data import Segments
 
 
-def at(*places: float, length: int = 1) -> Segments:
+def at(*places, length=1):
     """Clips of so many steps, end to end, whose observation, action and reward are these places."""
     block = np.array(places, float)
     count = len(block) // length

@@ -14,17 +14,13 @@ Like SQLite's crash tests, but on recorded operations instead of a simulated dis
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from preferl import files
 
-LOSSES: dict[str, Callable[[bytes, bytes | None], bytes]] = {
+LOSSES = {
     "all there": lambda now, synced: now,
     "as it was": lambda now, synced: synced or b"",
     "nothing": lambda now, synced: b"",
@@ -47,17 +43,17 @@ class Recorder:
     """What a program does to the files below `root`, in order."""
 
     root: Path
-    operations: list[tuple[Any, ...]] = field(default_factory=list)
+    operations: list[tuple] = field(default_factory=list)
     _seen: Disk = field(default_factory=Disk)
     _busy: bool = False
 
-    def acknowledge(self, what: int) -> None:
+    def acknowledge(self, what):
         """The program has learned that `what` is on the disk."""
         self._look()
         self.operations.append(("known", what))
 
     @contextmanager
-    def recording(self, patch: pytest.MonkeyPatch) -> Iterator["Recorder"]:
+    def recording(self, patch):
         """Follow the program for the block."""
         self._look()
         with patch.context() as inner:
@@ -69,7 +65,7 @@ class Recorder:
             yield self
         self._look()
 
-    def states(self) -> Iterator[tuple[str, Disk, int]]:
+    def states(self):
         """Every disk that a loss of power may leave, and what was known to be on it."""
         disk = Disk()
         lasting = 0
@@ -99,7 +95,7 @@ class Recorder:
                 _apply(disk, operation)
                 names.append(dict(disk.names))
 
-    def _look(self) -> None:
+    def _look(self):
         """Note files and folders that are new or have changed since the last look."""
         for folder, folders, names in os.walk(self.root):
             for name in folders:
@@ -116,18 +112,18 @@ class Recorder:
                 if self._seen.names.get(self._name(path), -1) != number:
                     self._note("make", self._name(path), number)
 
-    def _note(self, *operation: Any) -> None:
+    def _note(self, *operation):
         self.operations.append(operation)
         _apply(self._seen, operation)
 
-    def _name(self, path: Any) -> str:
+    def _name(self, path):
         return os.path.relpath(path, self.root)
 
-    def _inside(self, path: Any) -> bool:
+    def _inside(self, path):
         return not self._name(path).startswith("..")
 
-    def _before(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        def followed(path: Any, *more: Any, **options: Any) -> Any:
+    def _before(self, call):
+        def followed(path, *more, **options):
             if self._busy or options.get("dir_fd") is not None or not self._inside(path):
                 return call(path, *more, **options)
             self._look()
@@ -143,8 +139,8 @@ class Recorder:
 
         return followed
 
-    def _rmtree(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        def followed(path: Any, *more: Any, **options: Any) -> None:
+    def _rmtree(self, call):
+        def followed(path, *more, **options):
             self._look()
             for folder, folders, names in os.walk(path, topdown=False):
                 for name in [*names, *folders]:
@@ -157,8 +153,8 @@ class Recorder:
 
         return followed
 
-    def _exchange(self, call: Callable[[Path, Path], bool]) -> Callable[[Path, Path], bool]:
-        def followed(one: Path, other: Path) -> bool:
+    def _exchange(self, call):
+        def followed(one, other):
             self._look()
             if not call(one, other):
                 return False
@@ -167,8 +163,8 @@ class Recorder:
 
         return followed
 
-    def _sync(self, call: Callable[[int], None]) -> Callable[[int], None]:
-        def followed(handle: int) -> None:
+    def _sync(self, call):
+        def followed(handle):
             self._look()
             call(handle)
             about = os.fstat(handle)
@@ -178,7 +174,7 @@ class Recorder:
         return followed
 
 
-def _apply(disk: Disk, operation: tuple[Any, ...]) -> None:
+def _apply(disk, operation):
     match operation:
         case ("make", name, number):
             disk.names[name] = number
@@ -195,11 +191,11 @@ def _apply(disk: Disk, operation: tuple[Any, ...]) -> None:
             _apply(disk, ("rename", "\0", other))
 
 
-def _is_in(name: str, folder: str) -> bool:
+def _is_in(name, folder):
     return name == folder or name.startswith(folder + os.sep)
 
 
-def lay_out(disk: Disk, folder: Path) -> None:
+def lay_out(disk, folder):
     """Write a disk down, as a program would find it after the power is back."""
     folder.mkdir()
     for name, number in sorted(disk.names.items()):
@@ -211,9 +207,7 @@ def lay_out(disk: Disk, folder: Path) -> None:
             path.write_bytes(disk.now.get(number, b""))
 
 
-def after_every_loss(
-    recorder: Recorder, folder: Path, read: Callable[[Path], int], last: int
-) -> int:
+def after_every_loss(recorder, folder, read, last):
     """Read each state that a loss of power may leave; how many there were.
 
     States that differ in hidden drafts alone are read once: readers pass over these.
@@ -224,7 +218,7 @@ def after_every_loss(
         read: the content's number, 0 where there is none; raises where it finds a half.
         last: number of the newest content.
     """
-    seen: set[tuple[Any, ...]] = set()
+    seen = set()
     count = 0
     for count, (state, disk, known) in enumerate(recorder.states(), start=1):  # noqa: B007
         content = {

@@ -1,9 +1,7 @@
 """What is in a folder, to find out that nothing has changed there."""
 
-from pathlib import Path
 
-
-def contents(folder: Path) -> dict[Path, tuple[bytes, int]]:
+def contents(folder):
     """Bytes and times of all files and folders."""
     return {
         path: (path.read_bytes() if path.is_file() else b"", path.stat().st_mtime_ns)

@@ -1,19 +1,14 @@
 """Arrays recorded from the published implementation of the Preference Transformer."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from preferl.models import RewardModel
 from preferl.models.flax import flax_places
 
-Golden = dict[str, Any]
 
-
-def arrays(shared: Path, name: str) -> Golden:
+def arrays(shared, name):
     file = shared / "golden" / "preference_transformer" / f"{name}.npz"
     if not file.is_file():
         pytest.skip(f"{file.name} is not among the shared arrays")
@@ -21,11 +16,11 @@ def arrays(shared: Path, name: str) -> Golden:
     return golden | {"meta": json.loads(str(golden["meta"]))}
 
 
-def stored(golden: Golden) -> Golden:
+def stored(golden):
     return {name: array for name, array in golden.items() if name.startswith("param:")}
 
 
-def drawn(model: RewardModel, golden: Golden) -> Golden:
+def drawn(model, golden):
     """Parameters from the seed in the file, with the sums it holds."""
     stream = np.random.RandomState(golden["meta"]["param_seed"])
     places = flax_places(model)

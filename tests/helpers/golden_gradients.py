@@ -5,17 +5,12 @@ but rounding noise. Adam divides that by its own size and takes steps as long as
 two correct trainings end with different numbers there.
 """
 
-from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from typing import Any
 from unittest import mock
 
 import numpy as np
 import torch
 from torch import Tensor
-
-from preferl.models import RewardModel
-from preferl.shapes import BoolArray
 
 ROUNDING = 1e-12
 """Of the largest gradient, in float64: far above rounding noise, far below any real gradient."""
@@ -23,11 +18,8 @@ ROUNDING = 1e-12
 PERTURBATION = 1e-5
 """Of parameters, relative: some hundred roundings of single precision."""
 
-Number = Callable[[Any], Tensor]
-"""What a model comes to, in single or double precision."""
 
-
-def doubled(model: RewardModel) -> Any:
+def doubled(model):
     """A copy that computes in double precision, from inputs that are rounded as before."""
     twin = deepcopy(model).double()
     twin.encoder.register_forward_hook(lambda _, __, features: features.double())
@@ -35,11 +27,11 @@ def doubled(model: RewardModel) -> Any:
 
 
 def determined(
-    model: RewardModel,
-    places: Callable[[Any], dict[str, Tensor]],
-    losses: Sequence[Number],
-    scores: Number,
-) -> dict[str, BoolArray]:
+    model,
+    places,
+    losses,
+    scores,
+):
     """For each named parameter, true where its number after training is not rounding noise.
 
     Args:
@@ -58,7 +50,7 @@ def determined(
     }
 
 
-def _gradients(model: RewardModel, numbers: Sequence[Number]) -> RewardModel:
+def _gradients(model, numbers):
     """The model with the largest absolute gradient of any number in place of each parameter."""
     largest = [torch.zeros_like(parameter) for parameter in model.parameters()]
     for number in numbers:
@@ -74,9 +66,7 @@ def _gradients(model: RewardModel, numbers: Sequence[Number]) -> RewardModel:
     return model.requires_grad_(False)
 
 
-def rounding_spread(
-    train: Callable[[Any, int], Mapping[str, Any]], model: RewardModel, found: Mapping[str, Any]
-) -> dict[str, Any]:
+def rounding_spread(train, model, found):
     """How far apart correct trainings end, number by number: a few that round otherwise.
 
     A gradient that is small beside its rounding, or a unit near its kink, sends Adam another way.

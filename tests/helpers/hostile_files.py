@@ -7,9 +7,6 @@ import pickle
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Final
 
 import av
 import h5py
@@ -51,25 +48,22 @@ from preferl.training import load_reward
 from preferl.training.checkpoint_folder import read_state
 from preferl.training.publish import read_version
 
-Case = tuple[Callable[[Path], object], Callable[[Any], object]]
-"""Writes a file or folder at a path; reads what it has written."""
-
-COLUMNS: Final = ("observations", "actions", "rewards", "dones")
-BOX: Final = {"kind": "Box", "low": -1.0, "high": 1.0, "shape": [3], "dtype": "float32"}
+COLUMNS = ("observations", "actions", "rewards", "dones")
+BOX = {"kind": "Box", "low": -1.0, "high": 1.0, "shape": [3], "dtype": "float32"}
 
 
-DEEP: Final = "[" * 200_000 + "]" * 200_000
+DEEP = "[" * 200_000 + "]" * 200_000
 
 
-def _file(content: bytes | str) -> Callable[[Path], object]:
+def _file(content):
     content = content if isinstance(content, bytes) else content.encode()
     return lambda path: path.write_bytes(content)
 
 
-def _files(contents: dict[str, Any]) -> Callable[[Path], object]:
+def _files(contents):
     """Writes a folder of files: bytes and text as they are, anything else as JSON."""
 
-    def write(path: Path) -> None:
+    def write(path):
         for name, content in contents.items():
             text = content if isinstance(content, bytes | str) else json.dumps(content)
             (path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -78,15 +72,15 @@ def _files(contents: dict[str, Any]) -> Callable[[Path], object]:
     return write
 
 
-def _tensors(**shapes: tuple[int, ...]) -> bytes:
+def _tensors(**shapes):
     return safetensors.numpy.save({n: np.zeros(shape, np.float32) for n, shape in shapes.items()})
 
 
-def _labels(content: bytes) -> Callable[[Path], object]:
+def _labels(content):
     return _files(dict.fromkeys(("label_human", "indices_num3", "indices_2_num3"), content))
 
 
-def _nested(depth: int, close: bytes) -> bytes:
+def _nested(depth, close):
     """A pickle of an object that holds the one before it twice, `depth` times over."""
     content = b"\x80\x02]K\x01a" if close == b"l" else b"\x80\x02K\x01\x85"
     number = 0
@@ -97,7 +91,7 @@ def _nested(depth: int, close: bytes) -> bytes:
     return content
 
 
-def _demonstrations(value: bytes) -> bytes:
+def _demonstrations(value):
     """A list of one demonstration whose arrays are all this object."""
     content = b"\x80\x02" + value.removeprefix(b"\x80\x02") + b"q\xf0" + b"0"
     names = (b"observations", b"actions", b"rewards")
@@ -105,16 +99,16 @@ def _demonstrations(value: bytes) -> bytes:
     return content + b"](" + b"}(" + items + b"u" + b"e."
 
 
-def _many_demonstrations() -> bytes:
+def _many_demonstrations():
     demonstration = {n: np.zeros((1000, 10)) for n in ("observations", "actions")}
     return pickle.dumps([demonstration | {"rewards": np.zeros(1000)}] * 20_000, 2)
 
 
-def _gzip(size: int) -> bytes:
+def _gzip(size):
     return gzip.compress(b"\x80\x02B" + struct.pack("<I", size) + bytes(size) + b".", 1)
 
 
-def _clips(packed: bytes) -> bytes:
+def _clips(packed):
     """A database of preferences whose every clip is this one."""
     clips = b"".join(
         b"K" + bytes([n]) + (b"B" + struct.pack("<I", len(packed)) + packed + b"q\x01")
@@ -127,8 +121,8 @@ def _clips(packed: bytes) -> bytes:
     return gzip.compress(b"\x80\x02cpref_db\nPrefDB\n)\x81}(" + name + b"ub.")
 
 
-def _npz(members: dict[str, bytes]) -> Callable[[Path], object]:
-    def write(path: Path) -> None:
+def _npz(members):
+    def write(path):
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
             for name, content in members.items():
                 archive.writestr(f"{name}.npy", content)
@@ -136,45 +130,45 @@ def _npz(members: dict[str, bytes]) -> Callable[[Path], object]:
     return write
 
 
-def _npy(shape: tuple[int, ...], dtype: str = "<f4", content: bytes = b"") -> bytes:
+def _npy(shape, dtype="<f4", content=b""):
     about = {"descr": dtype, "fortran_order": False, "shape": shape}
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, about)
     return header.getvalue() + content
 
 
-def _stacked(size: int) -> dict[str, bytes]:
+def _stacked(size):
     shape = (10, size // 10)
     arrays = {n: _npy(shape, "|u1", bytes(size)) for n in ("rewards", "dones")}
     return arrays | {n: _npy(shape, "|u1", bytes(size)) for n in ("observations", "actions")}
 
 
-def _arrays(files: dict[str, bytes], arrays: Any, **about: Any) -> Callable[[Path], object]:
+def _arrays(files, arrays, **about):
     return _files(files | {"about.json": {"format": 1, "arrays": arrays} | about})
 
 
-def _hdf5(fill: Callable[[h5py.File], None]) -> Callable[[Path], object]:
-    def write(path: Path) -> None:
+def _hdf5(fill):
+    def write(path):
         with h5py.File(path, "w", libver="latest") as file:
             fill(file)
 
     return write
 
 
-def _columns(file: h5py.File, rows: int, **settings: Any) -> None:
+def _columns(file, rows, **settings):
     file.create_dataset("observations", (rows, 10), "f4", **settings)
     file.create_dataset("actions", (rows, 2), "f4", **settings)
     for name in ("rewards", "terminals", "timeouts"):
         file.create_dataset(name, (rows,), "f4", **settings)
 
 
-def _small(file: h5py.File, **others: Any) -> None:
+def _small(file, **others):
     for name in ("observations", "actions", "rewards", "terminals", "timeouts"):
         if name not in others:
             file[name] = np.zeros((4, 2) if name[0] in "oa" else 4, np.float32)
 
 
-def _zeros(file: h5py.File) -> None:
+def _zeros(file):
     _columns(file, 10, compression="gzip", chunks=True)
     del file["observations"]
     settings = {"compression": "gzip", "compression_opts": 9, "chunks": (100_000, 10)}
@@ -184,7 +178,7 @@ def _zeros(file: h5py.File) -> None:
         array.id.write_direct_chunk((row, 0), whole)
 
 
-def _lying_chunk(file: h5py.File) -> None:
+def _lying_chunk(file):
     """A chunk of 8 bytes that unpacks to 320 megabytes."""
     _small(file, rewards=None)
     array = file.create_dataset("rewards", (4,), "f4", compression="gzip", chunks=(4,))
@@ -193,7 +187,7 @@ def _lying_chunk(file: h5py.File) -> None:
     array.id.write_direct_chunk((0,), packed)
 
 
-def _shared(file: h5py.File) -> None:
+def _shared(file):
     """One demonstration of twenty megabytes under a thousand names."""
     group = file.create_group("data/demo_0")
     for name in ("actions", "rewards", "dones"):
@@ -208,28 +202,28 @@ def _shared(file: h5py.File) -> None:
         file[f"data/demo_{number}"] = group
 
 
-def _model(config: dict[str, Any], **others: Any) -> Callable[[Path], object]:
+def _model(config, **others):
     spaces = {"observation_space": BOX, "action_space": BOX}
     about = {"format": 1, "preferl": "0", "model": config} | spaces | others
     return _files({"config.json": about, "model.safetensors": _tensors(a=(100,))})
 
 
-def _policy(about: dict[str, Any], **tensors: tuple[int, ...]) -> Callable[[Path], object]:
+def _policy(about, **tensors):
     spaces = {"observation_space": BOX, "action_space": BOX, "normalisation": None}
     about = {"format": 1, "preferl": "0"} | about
     weights = _tensors(**(tensors or {"a": (9,)}))
     return _files({"policy.json": spaces | about, "policy.safetensors": weights})
 
 
-def _sb3_policy(algorithm: str, **settings: Any) -> Callable[[Path], object]:
+def _sb3_policy(algorithm, **settings):
     config = {"algorithm": f"stable_baselines3:{algorithm}", "settings": settings}
     return _policy({"kind": "SB3Config", "config": config})
 
 
-def _transformer(changes: dict[str, Any], *, pictures: bool = False) -> Callable[[Path], object]:
+def _transformer(changes, *, pictures=False):
     """A Decision Transformer with other settings beside its parameters."""
 
-    def write(path: Path) -> None:
+    def write(path):
         regulariser = None if pictures else DTRConfig(hidden=(4, 4))
         seen = PICTURES if pictures else OBSERVATIONS
         decision_transformer(seen, regulariser=regulariser).save(path)
@@ -241,43 +235,43 @@ def _transformer(changes: dict[str, Any], *, pictures: bool = False) -> Callable
     return write
 
 
-def _table(rows: int, dtype: Any = np.float32) -> Any:
+def _table(rows, dtype=np.float32):
     """An episode of so many zeros for each column."""
     zeros = pyarrow.ListArray.from_arrays([0, rows], pyarrow.array(np.zeros(rows, dtype)))
     return pyarrow.table(dict.fromkeys(COLUMNS, zeros))
 
 
-def _parquet(path: Path) -> None:
+def _parquet(path):
     pyarrow.parquet.write_table(_table(15_000_000), path, compression="zstd")
 
 
-def _arrow(path: Path) -> None:
+def _arrow(path):
     table = _table(15_000_000)
     options = pyarrow.ipc.IpcWriteOptions(compression="zstd")
     with pyarrow.ipc.new_file(str(path), table.schema, options=options) as writer:
         writer.write_table(table)
 
 
-def _words(columns: dict[str, Any]) -> Callable[[Path], object]:
+def _words(columns):
     """Columns whose text is written once and stands in every one of many rows."""
 
-    def write(path: Path) -> None:
+    def write(path):
         table = pyarrow.table(columns)
         pyarrow.parquet.write_table(table, path, compression="zstd", use_dictionary=True)
 
     return write
 
 
-def _repeated(rows: int, size: int) -> Any:
+def _repeated(rows, size):
     indices = pyarrow.array(np.zeros(rows, np.int32))
     return pyarrow.DictionaryArray.from_arrays(indices, pyarrow.array(["x" * size]))
 
 
-def _one_page(path: Path) -> None:
+def _one_page(path):
     """Lists of millions of numbers in one page of few bytes, and a footer that says one."""
     rows = 7_500_000
     table = _table(rows, np.float64)
-    settings: dict[str, Any] = {"data_page_size": 2**30, "max_rows_per_page": 2**30}
+    settings = {"data_page_size": 2**30, "max_rows_per_page": 2**30}
     pyarrow.parquet.write_table(table, path, compression="zstd", **settings)
     content = path.read_bytes()
     footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
@@ -290,13 +284,13 @@ def _one_page(path: Path) -> None:
     path.write_bytes(content[:footer] + content[footer:].replace(number, one))
 
 
-def _list_of_answers(path: Path) -> None:
+def _list_of_answers(path):
     numbers = pyarrow.array(np.zeros(8_000_000))
     lists = pyarrow.ListArray.from_arrays([0, len(numbers)], numbers)
     _words({"chosen": ["{}"], "other": lists})(path.with_name("lists.parquet"))
 
 
-def _arrow_dictionary(path: Path) -> None:
+def _arrow_dictionary(path):
     """A packed dictionary of a column that nobody needs."""
     words = pyarrow.array(np.zeros(250_000_000, np.int8))
     column = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0], pyarrow.int32()), words)
@@ -306,12 +300,12 @@ def _arrow_dictionary(path: Path) -> None:
         writer.write_table(table)
 
 
-def _long_and_short() -> list[Any]:
+def _long_and_short():
     """Texts of which numpy would make each as long as the longest."""
     return [np.array(["x" * 200_000])] + [np.array(["y"])] * 1_500
 
 
-def _minari_folder(path: Path, space: dict[str, Any], fill: Callable[[Any], None]) -> None:
+def _minari_folder(path, space, fill):
     """Write a data set `mine/set-v0` of one episode of four steps, whose rest `fill` adds."""
     folder = path / "mine" / "set-v0" / "data"
     folder.mkdir(parents=True)
@@ -329,13 +323,13 @@ def _minari_folder(path: Path, space: dict[str, Any], fill: Callable[[Any], None
         fill(episode)
 
 
-def _minari_references(name: str) -> Callable[[Path], None]:
+def _minari_references(name):
     """Forty thousand references to one text of 60,000 bytes."""
 
-    def write(path: Path) -> None:
-        places: list[int] = []
+    def write(path):
+        places = []
 
-        def fill(episode: Any) -> None:
+        def fill(episode):
             if name != "observations":
                 episode["observations"] = np.zeros((5, 1), np.float32)
             array = episode.create_dataset(name, (40_000,), h5py.vlen_dtype(np.uint8))
@@ -352,12 +346,12 @@ def _minari_references(name: str) -> Callable[[Path], None]:
     return write
 
 
-def _minari_pictures(path: Path) -> None:
+def _minari_pictures(path):
     """Pictures of many more pixels than their space has."""
     packed = io.BytesIO()
     Image.fromarray(np.zeros((6_000, 6_000, 3), np.uint8)).save(packed, "PNG", compress_level=1)
 
-    def fill(episode: Any) -> None:
+    def fill(episode):
         array = episode.create_dataset("observations", (5,), h5py.vlen_dtype(np.uint8))
         for row in range(5):
             array[row] = np.frombuffer(packed.getvalue(), np.uint8)
@@ -367,7 +361,7 @@ def _minari_pictures(path: Path) -> None:
     _minari_folder(path, {"type": "Box", "shape": [32, 32, 3], **space}, fill)
 
 
-def _padded_clips(path: Path) -> None:
+def _padded_clips(path):
     steps = np.arange(400)
     block = np.zeros((400, 3), np.float32)
     segments = Segments(block, block, np.zeros(400), steps, np.ones(400, int), 4)
@@ -376,7 +370,7 @@ def _padded_clips(path: Path) -> None:
     (path / "about.json").write_text(json.dumps(about | {"length": 2**20}))
 
 
-def _laughs(width: int, depth: int, sep: str) -> str:
+def _laughs(width, depth, sep):
     """Lists of aliases of lists: `width ** depth` numbers, once they are written out."""
     lists = [f"a0: &a0 [{', '.join(['1'] * width)}]"]
     for number in range(1, depth):
@@ -385,12 +379,12 @@ def _laughs(width: int, depth: int, sep: str) -> str:
     return sep.join(lists)
 
 
-def _metrics(rows: int) -> str:
+def _metrics(rows):
     """Rows of metrics, each with a name of its own."""
     return "".join(f'{{"step": {row}, "m{row}": 1}}\n' for row in range(rows))
 
 
-def _merged() -> str:
+def _merged():
     """Merge keys, each of which stands for ten of those before it."""
     lines = ["a0: &a0 {" + ", ".join(f"k{n}: 1" for n in range(10)) + "}"]
     for number in range(1, 8):
@@ -399,36 +393,36 @@ def _merged() -> str:
     return "\n".join(lines)
 
 
-def _settings(**settings: Any) -> Callable[[Path], object]:
+def _settings(**settings):
     return _file(json.dumps(settings))
 
 
-ALIASES: Final = f"gymnasium.wrappers:TransformReward: {{{_laughs(10, 9, ', ')}}}"
+ALIASES = f"gymnasium.wrappers:TransformReward: {{{_laughs(10, 9, ', ')}}}"
 """A wrapper whose arguments, once aliases are written out, are a billion numbers."""
-DEEP_WRAPPER: Final = "gymnasium.wrappers:X: {a: " + "[" * 3000 + "]" * 3000 + "}"
+DEEP_WRAPPER = "gymnasium.wrappers:X: {a: " + "[" * 3000 + "]" * 3000 + "}"
 
 
-def _parsed_sweep(path: Path) -> object:
+def _parsed_sweep(path):
     """A sweep, and the settings of each of its runs."""
     sweep = Sweep.from_json(read_settings(path), "sweep.yaml")
     return [command_parsed(sweep.command, words_of(one)) for one in sweep.by_name().values()]
 
 
-def _parsed_settings(path: Path) -> object:
+def _parsed_settings(path):
     return from_json(OnlineConfig, read_settings(path))
 
 
-def _lerobot(damage: Callable[[Path], None]) -> Callable[[Path], None]:
+def _lerobot(damage):
     """A data set of LeRobot of which something else becomes of what it declares."""
 
-    def write(path: Path) -> None:
+    def write(path):
         make(path, [3, 2], per_file=2, side=64)
         damage(path)
 
     return write
 
 
-def _endless_episodes(path: Path) -> None:
+def _endless_episodes(path):
     file = path / "meta/episodes/chunk-000/file-000.parquet"
     table = pyarrow.parquet.read_table(file)
     ends = {"length": [2**40, 2**40], "dataset_from_index": [0, 2**40]}
@@ -440,7 +434,7 @@ def _endless_episodes(path: Path) -> None:
     (path / "meta/info.json").write_text(json.dumps(info | {"total_frames": 2**41}))
 
 
-def _large_frames(path: Path) -> None:
+def _large_frames(path):
     """Frames of 4,096 x 4,096 in a video whose container says 64 x 64."""
     file = next(path.glob("videos/*/*/*.mp4"))
     with av.open(str(file), "w") as container:
@@ -458,7 +452,7 @@ def _large_frames(path: Path) -> None:
     file.write_bytes(content)
 
 
-def _large_pictures(path: Path) -> None:
+def _large_pictures(path):
     """A PNG of 10,000 x 10,000 in a column of pictures of 64 x 64."""
     info = json.loads((path / "meta/info.json").read_text())
     info["features"][CAMERA]["dtype"] = "image"
@@ -471,11 +465,11 @@ def _large_pictures(path: Path) -> None:
     pyarrow.parquet.write_table(table, file)
 
 
-def _read_lerobot(path: Path) -> None:
+def _read_lerobot(path):
     open_lerobot(path).pictures(CAMERA)[:]
 
 
-BOMBS: Final[dict[str, Case]] = {
+BOMBS = {
     "pickle, length": (_file(b"\x80\x05\x96" + struct.pack("<Q", 2**34) + b"."), load_pickle),
     "pickle, frame": (_file(b"\x80\x04\x95" + struct.pack("<Q", 2**34) + b"."), load_pickle),
     "pickle, hash": (_file(b"\x80\x02}" + _nested(60, b"t")[2:] + b"K\x01s."), load_pickle),

@@ -9,15 +9,11 @@ import hashlib
 import json
 import socket
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
@@ -29,15 +25,15 @@ TOKEN = "hf_local"
 class LocalHub:
     """Repositories by name, each with its files."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url):
         self.url = url
-        self.repositories: dict[str, dict[str, bytes]] = {}
-        self.private: dict[str, bool] = {}
-        self.commits: list[dict[str, Any]] = []
-        self.stored: dict[str, bytes] = {}
+        self.repositories = {}
+        self.private = {}
+        self.commits = []
+        self.stored = {}
         self.failing = False
 
-    def app(self) -> Starlette:
+    def app(self):
         """The server of these repositories."""
         model = "/api/models/{owner}/{name}"
         file = "/{owner}/{name}/resolve/{revision}/{path:path}"
@@ -58,13 +54,13 @@ class LocalHub:
         split = ((*route.split(" "), action) for route, action in routes.items())
         return Starlette(routes=[Route(path, run, methods=[method]) for method, path, run in split])
 
-    def sha(self, name: str) -> str:
+    def sha(self, name):
         """Of the present state of a repository, as long as git's."""
         files = self.repositories[name]
         hashes = json.dumps({key: hashlib.sha256(files[key]).hexdigest() for key in sorted(files)})
         return hashlib.sha1(hashes.encode()).hexdigest()
 
-    def repository(self, request: Request) -> str:
+    def repository(self, request):
         """The name of the repository that is asked for; 404 without it."""
         name = "{owner}/{name}".format(**request.path_params)
         self.require_order()
@@ -72,16 +68,16 @@ class LocalHub:
             raise HTTPException(404, headers={"X-Error-Code": "RepoNotFound"})
         return name
 
-    def require_order(self) -> None:
+    def require_order(self):
         if self.failing:
             raise HTTPException(403, "out of order")
 
-    def require_token(self, request: Request) -> None:
+    def require_token(self, request):
         self.require_order()
         if request.headers.get("authorization") != f"Bearer {TOKEN}":
             raise HTTPException(401, "Invalid credentials")
 
-    async def create(self, request: Request) -> Response:
+    async def create(self, request):
         self.require_token(request)
         asked = await request.json()
         name = f"{asked.get('organization') or 'me'}/{asked['name']}"
@@ -92,15 +88,15 @@ class LocalHub:
         self.private[name] = asked.get("visibility") == "private"
         return JSONResponse(about)
 
-    async def who(self, request: Request) -> Response:
+    async def who(self, request):
         self.require_token(request)
         auth = {"type": "access_token"}
         return JSONResponse({"name": "me", "type": "user", "orgs": [], "auth": auth})
 
-    async def yaml(self, _: Request) -> Response:
+    async def yaml(self, _):
         return JSONResponse({"errors": [], "warnings": []})
 
-    async def preupload(self, request: Request) -> Response:
+    async def preupload(self, request):
         self.repository(request)
         paths = [file["path"] for file in (await request.json())["files"]]
         modes = {path: "lfs" if path.endswith(".safetensors") else "regular" for path in paths}
@@ -108,14 +104,14 @@ class LocalHub:
         files = [{"path": path, "uploadMode": mode} | rest for path, mode in modes.items()]
         return JSONResponse({"files": files})
 
-    async def batch(self, request: Request) -> Response:
+    async def batch(self, request):
         objects = (await request.json())["objects"]
         for one in objects:
             href = f"{self.url}/storage/{one['oid']}"
             one["actions"] = {"upload": {"href": href}, "verify": {"href": f"{href}/verify"}}
         return JSONResponse({"transfer": "basic", "objects": objects})
 
-    async def store(self, request: Request) -> Response:
+    async def store(self, request):
         content = await request.body()
         oid = request.path_params["oid"]
         if hashlib.sha256(content).hexdigest() != oid:
@@ -123,10 +119,10 @@ class LocalHub:
         self.stored[oid] = content
         return Response()
 
-    async def verify(self, request: Request) -> Response:
+    async def verify(self, request):
         return Response(status_code=200 if request.path_params["oid"] in self.stored else 404)
 
-    async def commit(self, request: Request) -> Response:
+    async def commit(self, request):
         self.require_token(request)
         name = self.repository(request)
         files = self.repositories[name]
@@ -146,13 +142,13 @@ class LocalHub:
         url = f"{self.url}/{name}/commit/{sha}"
         return JSONResponse({"success": True, "commitOid": sha, "commitUrl": url, "hookOutput": ""})
 
-    async def info(self, request: Request) -> Response:
+    async def info(self, request):
         name = self.repository(request)
         files = [{"rfilename": path} for path in sorted(self.repositories[name])]
         about = {"id": name, "sha": self.sha(name), "private": self.private[name], "tags": []}
         return JSONResponse(about | {"siblings": files})
 
-    async def tree(self, request: Request) -> Response:
+    async def tree(self, request):
         files = self.repositories[self.repository(request)]
         return JSONResponse(
             [
@@ -166,7 +162,7 @@ class LocalHub:
             ]
         )
 
-    async def resolve(self, request: Request) -> Response:
+    async def resolve(self, request):
         name = self.repository(request)
         headers = {"X-Repo-Commit": self.sha(name)}
         content = self.repositories[name].get(request.path_params["path"])
@@ -177,7 +173,7 @@ class LocalHub:
 
 
 @contextmanager
-def serving() -> Iterator[LocalHub]:
+def serving():
     """A hub that answers as long as the block runs."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         hub = LocalHub(f"http://127.0.0.1:{listening.getsockname()[1]}")
@@ -193,7 +189,7 @@ def serving() -> Iterator[LocalHub]:
 
 
 @contextmanager
-def on_this_machine(monkeypatch: Any, cache: Path) -> Iterator[LocalHub]:
+def on_this_machine(monkeypatch, cache):
     """A hub to which `huggingface_hub` goes, with a cache of its own, in the block."""
     from huggingface_hub import constants
 

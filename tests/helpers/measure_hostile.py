@@ -9,9 +9,7 @@ import resource
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from helpers.hostile_files import BOMBS
 from preferl.errors import PreferlError
@@ -22,7 +20,7 @@ MOST_ADDRESSES = 8 * 2**30
 MOST_SECONDS = 20
 
 
-def measure(read: Callable[[Any], Any], place: Any) -> dict[str, Any]:
+def measure(read, place):
     """How reading ends, and what it takes in megabytes and seconds of processor time."""
     receive, send = os.pipe()
     child = os.fork()
@@ -54,7 +52,7 @@ def measure(read: Callable[[Any], Any], place: Any) -> dict[str, Any]:
     return {"end": end, "megabytes": round(megabytes, 1), "seconds": round(seconds, 2)}
 
 
-def main() -> None:
+def main():
     """All of them, or those whose names are given."""
     results = {}
     with tempfile.TemporaryDirectory() as folder:

@@ -1,15 +1,11 @@
 """Episodes whose observations, actions and rewards are the numbers of their steps."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from preferl.data import Episodes
 
 
-def numbered_episodes(
-    lengths: Sequence[int] = (10, 10, 20), rewards: Sequence[float] | None = None
-) -> Episodes:
+def numbered_episodes(lengths=(10, 10, 20), rewards=None):
     steps = np.arange(float(np.sum(lengths)))
     return Episodes(
         steps[:, None],

@@ -2,12 +2,10 @@
 
 import pickle
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
 from helpers.point_walks import point_walks
-from preferl.data.episodes import Episodes
 from preferl.offline import IQLConfig, OfflineConfig, run_offline
 
 ENV = "PointWorldOfTests-v0"
@@ -15,13 +13,13 @@ SMALL = IQLConfig(hidden=(16,), batch_size=32, learning_rate=1e-3)
 LENGTH = 8
 
 
-def recorded(rng: np.random.Generator, episodes: int = 40, steps: int = 20) -> Episodes:
+def recorded(rng, episodes=40, steps=20):
     """Points pushed about with a direction of their own in each episode."""
     push = rng.uniform(-1, 1, (episodes, 1, 2)) + rng.normal(0, 0.3, (episodes, steps, 2))
     return point_walks(rng, np.clip(push, -1, 1).astype(np.float32))
 
 
-def write_labels(folder: Path, episodes: Episodes, rng: np.random.Generator, count=300) -> Path:
+def write_labels(folder, episodes, rng, count=300):
     """Answers by the true return, in the layout of Uni-RLHF."""
     folder.mkdir()
     episode = rng.integers(len(episodes), size=(2, count))
@@ -37,7 +35,7 @@ def write_labels(folder: Path, episodes: Episodes, rng: np.random.Generator, cou
     return folder
 
 
-def config_of(data: Path, **changes) -> OfflineConfig:
+def config_of(data, **changes):
     config = OfflineConfig(
         demonstrations=str(data / "episodes"),
         labels=data / "labels",

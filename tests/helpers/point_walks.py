@@ -3,11 +3,10 @@
 import numpy as np
 
 from preferl.data import Episodes
-from preferl.shapes import FloatArray
 from preferl.testing import linear_reward
 
 
-def point_walks(rng: np.random.Generator, push: FloatArray) -> Episodes:
+def point_walks(rng, push):
     """Episodes of pushes `[episodes, steps, 2]`, each from a place of its own."""
     count, steps, _ = push.shape
     path = np.zeros((count, steps + 1, 2), np.float32)

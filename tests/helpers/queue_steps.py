@@ -1,13 +1,8 @@
 """Steps that tests of a store take again and again."""
 
 from itertools import count
-from typing import Any
 
 import pytest
-
-from preferl.store.queue import LeasedQuery
-from preferl.store.schema import Role
-from preferl.store.store import Store
 
 on_sqlite = pytest.mark.parametrize("open_store", ["sqlite"], indirect=True)
 """A test of what no database does in its own way."""
@@ -15,32 +10,32 @@ on_sqlite = pytest.mark.parametrize("open_store", ["sqlite"], indirect=True)
 _NUMBERS = count()
 
 
-def show(store: Store, project: int) -> None:
+def show(store, project):
     """Give every clip a video."""
     store.clips.video_ready(project, store.clips.without_video(project, 10_000))
 
 
-def invite(store: Store, project: int, name: str = "Ann", role: Role = "annotator") -> int:
+def invite(store, project, name="Ann", role="annotator"):
     """Let a person in; their number."""
     return store.people.invite(project, name, role).annotator.id
 
 
-def claim_one(store: Store, project: int, person: int, *, undrawn: bool = False) -> LeasedQuery:
+def claim_one(store, project, person, *, undrawn=False):
     """The one query that a person gets."""
     (query,) = store.queue.claim(project, person, 1, undrawn=undrawn).queries
     return query
 
 
 def answer_next(
-    store: Store,
-    project: int,
-    person: int,
-    kind: str = "left",
+    store,
+    project,
+    person,
+    kind="left",
     *,
-    key: str | None = None,
-    undrawn: bool = False,
-    **more: Any,
-) -> LeasedQuery:
+    key=None,
+    undrawn=False,
+    **more,
+):
     """Answer the query that a person gets next, which is returned."""
     query = claim_one(store, project, person, undrawn=undrawn)
     store.queue.answer(person, query.token, key or f"step-{next(_NUMBERS):08d}", kind, **more)

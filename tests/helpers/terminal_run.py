@@ -7,8 +7,6 @@ import faulthandler
 import os
 import time
 from hashlib import blake2b
-from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -33,34 +31,34 @@ CONFIG = OnlineConfig(
 EVALUATION = EvaluationConfig(episodes=1, queries=10, oracle=False, clip_steps=0)
 
 
-def name_of(clips: Any) -> str:
+def name_of(clips):
     return blake2b(clips.observations.tobytes(), digest_size=8).hexdigest()
 
 
-def answer_to(name: str) -> str:
+def answer_to(name):
     """What a person who makes up their mind by the clips alone types; sometimes they cannot."""
     return "lrelrlrn"[int(name, 16) % 8]
 
 
-def main(folder: Path, until: int | None = None) -> None:
+def main(folder, until=None):
     """Go through the run that is begun in the folder; after so many events the person rests."""
     torch.set_num_threads(1)
     stacks = (folder / "stacks").open("w")  # where it is, should it not end
     faulthandler.dump_traceback_later(45, file=stacks)
     file = os.open(folder / "events", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    names: list[str] = []
+    names = []
     count = 0
 
-    def note(kind: str) -> None:
+    def note(kind):
         nonlocal count
         os.write(file, f"{kind} {names[-1]}\n".encode())
         count += 1
 
-    def show(clips: Any, _: int) -> None:
+    def show(clips, _):
         names.append(name_of(clips))
         note("shown")
 
-    def ask(_: str) -> str:
+    def ask(_):
         while until is not None and count >= until:
             time.sleep(0.01)  # until somebody ends the program
         note("typed")

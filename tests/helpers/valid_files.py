@@ -8,9 +8,6 @@ import sys
 import types
 import warnings
 import zlib
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Final
 from unittest import mock
 
 import h5py
@@ -85,17 +82,14 @@ from preferl.training.scaling import RewardScaler
 OBSERVATIONS = spaces.Box(-1, 1, (3,))
 ACTIONS = spaces.Box(-1, 1, (2,))
 PICTURES = spaces.Box(0, 255, (10, 10, 3), np.uint8)
-RNG: Final = np.random.default_rng(0)
-
-Case = tuple[Callable[[Path], object], Callable[[Path], object]]
-"""Writes a file or folder at a path; reads it."""
+RNG = np.random.default_rng(0)
 
 
-def _pickled(value: Any, protocol: int) -> Callable[[Path], object]:
+def _pickled(value, protocol):
     return lambda path: path.write_bytes(pickle.dumps(value, protocol))
 
 
-def _demonstrations() -> list[dict[str, Any]]:
+def _demonstrations():
     return [
         {n: RNG.normal(size=(5, 2)[: 1 + (n != "rewards")]) for n in
          ("observations", "actions", "rewards")}
@@ -103,7 +97,7 @@ def _demonstrations() -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _labels(path: Path) -> None:
+def _labels(path):
     path.mkdir()
     for name, value in (
         ("label_human", np.array([0, 1, -1])),
@@ -113,10 +107,10 @@ def _labels(path: Path) -> None:
         (path / name).write_bytes(pickle.dumps(value))
 
 
-def _drlhp(path: Path) -> None:
+def _drlhp(path):
     module = types.ModuleType("pref_db")
     kind = type("PrefDB", (), {"__module__": "pref_db"})
-    module.PrefDB = kind  # type: ignore[attr-defined]
+    module.PrefDB = kind
     sys.modules["pref_db"] = module
     database = kind()
     clips = {n: zlib.compress(pickle.dumps(RNG.integers(0, 9, (3, 4, 4)))) for n in range(3)}
@@ -125,7 +119,7 @@ def _drlhp(path: Path) -> None:
     path.write_bytes(gzip.compress(pickle.dumps(database)))
 
 
-def _d4rl(path: Path) -> None:
+def _d4rl(path):
     with h5py.File(path, "w") as file:
         for name in ("observations", "actions", "rewards"):
             shape = (12,) if name == "rewards" else (12, 2)
@@ -135,7 +129,7 @@ def _d4rl(path: Path) -> None:
         file.create_dataset("timeouts", data=row % 6 == 5, compression="gzip")
 
 
-def _robomimic(path: Path) -> None:
+def _robomimic(path):
     from preferl.data.sources.robomimic import OBSERVATION_KEYS
 
     with h5py.File(path, "w") as file:
@@ -148,14 +142,14 @@ def _robomimic(path: Path) -> None:
         file["data"].attrs["env_args"] = '{"env_name": "Lift"}'
 
 
-def _stacked(path: Path) -> None:
+def _stacked(path):
     shapes = {"observations": (2, 4, 3), "actions": (2, 4, 2), "rewards": (2, 4)}
     arrays = {name: RNG.normal(size=shape) for name, shape in shapes.items()}
     with path.open("wb") as file:
         np.savez_compressed(file, **arrays, dones=np.zeros((2, 4), bool))
 
 
-def _minari(path: Path) -> None:
+def _minari(path):
     from minari import create_dataset_from_buffers
     from minari.data_collector import EpisodeBuffer
 
@@ -181,19 +175,19 @@ def _minari(path: Path) -> None:
         )
 
 
-def read_minari(path: Path) -> object:
+def read_minari(path):
     """Read the data set `mine/set-v0` of a folder of data sets."""
     with mock.patch.dict(os.environ, MINARI_DATASETS_PATH=str(path)):
         return load_minari("mine/set-v0")
 
 
-def _table() -> Any:
+def _table():
     steps = {"observations": [[[1.0, 2.0]] * 3] * 2, "actions": [[[0.5]] * 3] * 2}
     flat = {"rewards": [[1.0, 2.0, 3.0]] * 2, "dones": [[False, False, True]] * 2}
     return pyarrow.table(steps | flat)
 
 
-def _arrow(path: Path, **options: Any) -> None:
+def _arrow(path, **options):
     table = _table()
     with pyarrow.ipc.new_file(
         str(path), table.schema, options=pyarrow.ipc.IpcWriteOptions(**options)
@@ -201,34 +195,32 @@ def _arrow(path: Path, **options: Any) -> None:
         writer.write_table(table)
 
 
-def _comparisons() -> Comparisons:
+def _comparisons():
     pairs = np.array([[0, 1], [1, 2]])
     return Comparisons(example_segments(), pairs, np.array([1.0, 0.5]), np.ones(2))
 
 
-def _reward(path: Path) -> None:
+def _reward(path):
     model = MLPReward(OBSERVATIONS, ACTIONS, MLPRewardConfig(hidden=(4,), members=2), seed=0)
     scaler = RewardScaler(np.zeros(2), np.ones(2))
     save_reward(path, RewardFunction(model.eval(), scaler=scaler))
 
 
-def _saved(model: Any) -> Callable[[Path], object]:
+def _saved(model):
     return lambda path: save_reward(path, RewardFunction(model.eval()))
 
 
-def _ppo(path: Path) -> None:
+def _ppo(path):
     config = PPOConfig(hidden=(4,))
     env = spaces_alone(OBSERVATIONS, ACTIONS)
     save_policy(path, build_algorithm(config, env, seed=0), config)
 
 
-def _iql() -> Any:
+def _iql():
     return IQL(OBSERVATIONS, ACTIONS, IQLConfig(hidden=(4, 4), batch_size=4), seeds=[3], steps=1)
 
 
-def decision_transformer(
-    observations: spaces.Space[Any] = OBSERVATIONS, *, regulariser: DTRConfig | None = None
-) -> DecisionTransformerPolicy:
+def decision_transformer(observations=OBSERVATIONS, *, regulariser=None):
     """A small one, whose parameters nobody trained; it needs none of Hugging Face's code."""
     pictures = are_pictures(observations)
     width = 4
@@ -252,7 +244,7 @@ def decision_transformer(
         units = size[-1] if ".attn." in name or ".mlp." in name else size[0]
         parameters[f"{name}.bias"] = torch.randn(units)
     generator = torch.Generator().manual_seed(0)
-    parts: dict[str, torch.nn.Module] = {}
+    parts = {}
     if pictures:
         parts["pixel_encoder"] = PixelEncoder(observations, pixel_config, generator)
     if regulariser is not None:
@@ -283,7 +275,7 @@ def decision_transformer(
     return DecisionTransformerPolicy(learned, target=5.0)
 
 
-def act(path: Path) -> None:
+def act(path):
     """Load a Decision Transformer and let it act twice."""
     policy = DecisionTransformerPolicy.load(path)
     space = policy.observation_space
@@ -293,13 +285,13 @@ def act(path: Path) -> None:
     policy.predict(seen, state)
 
 
-def _training(path: Path) -> None:
+def _training(path):
     from safetensors.torch import save_file
 
     save_file(_iql().state(), path)
 
 
-def _state() -> dict[str, Any]:
+def _state():
     return {
         "numbers": [1, 2.5, None, (True, "x"), float("inf")],
         "arrays": {"a": np.arange(3), "b": np.float32(2)},
@@ -308,22 +300,22 @@ def _state() -> dict[str, Any]:
     }
 
 
-def _write_state(path: Path) -> None:
+def _write_state(path):
     path.mkdir()
     write_state(path, _state())
 
 
-def _flax_model() -> MLPReward:
+def _flax_model():
     return MLPReward(OBSERVATIONS, ACTIONS, MLPRewardConfig(hidden=(), normalise=False), seed=0)
 
 
-def _flax(path: Path) -> None:
+def _flax(path):
     places = flax_places(_flax_model())
     with path.open("wb") as file:
         np.savez(file, **{name: place.detach().numpy() for name, place in places.items()})
 
 
-def _rows() -> list[dict[str, Any]]:
+def _rows():
     row = {
         "project": "dots", "query": "1-0000000a", "purpose": "ask", "first_clip": "0" * 32,
         "second_clip": "1" * 32, "annotator": "Ann", "kind": "left", "preference": 1.0,
@@ -333,8 +325,8 @@ def _rows() -> list[dict[str, Any]]:
     return [row, row | {"key": "key-00002", "annotator": "Bob"}]
 
 
-def _answers(name: str) -> tuple[Callable[[Path], object], Callable[[Path], object]]:
-    def write(path: Path) -> None:
+def _answers(name):
+    def write(path):
         path.mkdir()
         with writing_table(path / name, COLUMNS) as add:
             add([[row.get(name) for name in COLUMNS] for row in _rows()])
@@ -342,29 +334,29 @@ def _answers(name: str) -> tuple[Callable[[Path], object], Callable[[Path], obje
     return write, lambda path: list(read_answers(path / name))
 
 
-def _chosen(path: Path) -> None:
+def _chosen(path):
     clips = [{"observations": [[n, 1.0], [2.0, 3.0]], "actions": [[0], [1]]} for n in range(2)]
     path.mkdir()
     text = json.dumps({"chosen": clips[0], "rejected": clips[1]}) + "\n"
     (path / "chosen.jsonl").write_text(text)
 
 
-def _store(path: Path) -> None:
+def _store(path):
     with Store.open(path) as store:
         store.projects.create("dots", question="Which is better?")
 
 
-def _open_store(path: Path) -> None:
+def _open_store(path):
     with Store.open(path) as store:
         for project in store.projects.all():
             store.people.all(project.id)
 
 
-def _lerobot(path: Path) -> None:
+def _lerobot(path):
     make(path, [3, 2, 4], per_file=2, side=64)
 
 
-def _lerobot_read(path: Path) -> None:
+def _lerobot_read(path):
     """Read all that a data set holds: numbers, and pictures of its camera."""
     folder = open_lerobot(path)
     folder.episodes()
@@ -372,17 +364,17 @@ def _lerobot_read(path: Path) -> None:
     folder.pictures(CAMERA)[:]
 
 
-def _progress(path: Path) -> None:
+def _progress(path):
     _lerobot(path / "set")
     frames = FrameRewards(open_lerobot(path / "set"), np.arange(9.0), version="1")
     frames.write(path / "progress.parquet", "progress")
 
 
-def _progress_read(path: Path) -> None:
+def _progress_read(path):
     read_frame_rewards(path / "progress.parquet", open_lerobot(path / "set"))
 
 
-VALID: Final[dict[str, Case]] = {
+VALID = {
     "demonstrations": (_pickled(_demonstrations(), 2), load_demonstrations),
     "demonstrations of protocol 0": (_pickled(_demonstrations(), 0), load_source),
     "demonstrations of protocol 5": (_pickled(_demonstrations(), 5), load_source),

@@ -20,11 +20,11 @@ from preferl.runs.summary import Estimate, RunSummary
 RETURNS = np.array([-2.0, -1.0, 0.0, 1.0, 2.0])
 
 
-def policy(mean: float) -> Estimate:
+def policy(mean):
     return Estimate.of_episodes(mean + RETURNS)
 
 
-def online(path: Path, mean: float = -150.0, *, finished: bool = True, **settings) -> Path:
+def online(path, mean=-150.0, *, finished=True, **settings):
     """An online run of three iterations; without its result if it did not finish."""
     config = replace(OnlineConfig(env="Pendulum-v1", algorithm=SACConfig(gamma=0.9)), **settings)
     summary = RunSummary("online", config.env, CURVES)
@@ -49,7 +49,7 @@ def online(path: Path, mean: float = -150.0, *, finished: bool = True, **setting
     return path
 
 
-def data(path: Path) -> Path:
+def data(path):
     """A recorded data set of two tiers."""
     tiers = [
         {"name": name, "episodes": 2, "steps": 400, "return": {"mean": mean}}
@@ -62,7 +62,7 @@ def data(path: Path) -> Path:
     return path
 
 
-def offline(path: Path, seeds: dict[int, float], *, policy_name: str = "iql") -> Path:
+def offline(path, seeds, *, policy_name="iql"):
     """An offline run, as its folder says; scores by seed."""
     signals = {"dt": {"reward": "true"}, "bc": {}}
     learned_from = signals.get(policy_name, {"labels": Path("labels")})
@@ -85,7 +85,7 @@ def offline(path: Path, seeds: dict[int, float], *, policy_name: str = "iql") ->
     return path
 
 
-def evaluations(path: Path, agents: dict[str, dict[int, float]]) -> None:
+def evaluations(path, agents):
     """Log mean returns by agent and step, as evaluations of agents that learn are."""
     sink = JsonlSink(path / "metrics.jsonl")
     for agent, means in agents.items():

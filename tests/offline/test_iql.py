@@ -35,7 +35,7 @@ def dropped(config, seed):
 class Oracle:
     """One agent of the same algorithm, written for clarity."""
 
-    def __init__(self, agent: IQL, number: int, config: IQLConfig, planned: int) -> None:
+    def __init__(self, agent, number, config, planned):
         count = len(agent.seeds)
         self.config = config
         self.v = self.copied(networks_of(agent, "value"), number)

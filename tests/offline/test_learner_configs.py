@@ -21,13 +21,13 @@ def test_presets():
     assert IQLConfig.preset("adroit") == IQLConfig(temperature=0.5, dropout=0.1)
 
 
-def test_critics_need_a_step_that_follows() -> None:
+def test_critics_need_a_step_that_follows():
     DTConfig(context=1)
     with pytest.raises(ConfigError, match=r"context.*at least 2.*what follows"):
         DTConfig(context=1, regulariser=DTRConfig())
 
 
-def run_of(policy: str, **changes) -> OfflineConfig:
+def run_of(policy, **changes):
     how = {"demonstrations": "a", "labels": Path("b"), "env": "E"}
     return OfflineConfig(policy=policy, **how | changes)
 

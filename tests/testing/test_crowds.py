@@ -6,7 +6,7 @@ from preferl.store.quality.agreement import agreement_report
 from preferl.testing import CrowdConfig, simulate_crowd
 
 
-def test_everybody_gets_the_share_that_was_asked_for() -> None:
+def test_everybody_gets_the_share_that_was_asked_for():
     config = CrowdConfig(answers=200, quorum=3, known_share=0.1, repeat_share=0.05)
     crowd = simulate_crowd(np.zeros(6), np.random.default_rng(0), config)
     votes = crowd.votes
@@ -27,7 +27,7 @@ def test_everybody_gets_the_share_that_was_asked_for() -> None:
     np.testing.assert_array_equal(votes.known[known], crowd.truth[votes.query[known]])
 
 
-def test_care_is_the_share_of_careful_answers() -> None:
+def test_care_is_the_share_of_careful_answers():
     rng = np.random.default_rng(0)
     crowd = simulate_crowd(np.zeros(3), rng, CrowdConfig(answers=5000))
     assert agreement_report(crowd.votes, np.random.default_rng(0)).raw == pytest.approx(
@@ -37,13 +37,13 @@ def test_care_is_the_share_of_careful_answers() -> None:
     assert crowd.careful.mean() == pytest.approx(0.75, abs=0.02)
 
 
-def test_random_answers_may_lean_to_a_side() -> None:
+def test_random_answers_may_lean_to_a_side():
     crowd = simulate_crowd(np.ones(3), np.random.default_rng(0), random_left=0.8)
     assert crowd.votes.left.mean() == pytest.approx(0.8, abs=0.05)
     assert crowd.votes.preference.mean() == pytest.approx(0.5, abs=0.06)
 
 
-def test_ties_where_clips_are_about_equal() -> None:
+def test_ties_where_clips_are_about_equal():
     config = CrowdConfig(tie_width=2.0, cannot_tell=0.1)
     crowd = simulate_crowd(np.zeros(3), np.random.default_rng(0), config)
     votes = crowd.votes
@@ -52,7 +52,7 @@ def test_ties_where_clips_are_about_equal() -> None:
     np.testing.assert_array_equal(votes.preference[votes.counts] == 0.5, tied)
 
 
-def test_a_crowd_that_cannot_be() -> None:
+def test_a_crowd_that_cannot_be():
     with pytest.raises(ConfigError, match="careless: expected shares in"):
         simulate_crowd(np.zeros(2), np.random.default_rng(0))
     with pytest.raises(ConfigError, match="known_share"):

@@ -1,15 +1,12 @@
 """The contracts pass what keeps them and say in words what does not."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from gymnasium import spaces
 
-from preferl.data import Clips, Comparisons, Segments, concatenate, sample_segments
+from preferl.data import Comparisons, concatenate, sample_segments
 from preferl.errors import FeedbackError
 from preferl.feedback import InstantFeedback, PromptTeacher, ScriptedTeacher, UniformPairs
-from preferl.shapes import FloatArray, IntArray
 from preferl.testing import make_episodes
 from preferl.testing.feedback_contracts import (
     check_feedback,
@@ -19,7 +16,7 @@ from preferl.testing.feedback_contracts import (
 )
 
 
-def test_scripted_teachers_and_people_keep_the_contract() -> None:
+def test_scripted_teachers_and_people_keep_the_contract():
     for teacher in (
         ScriptedTeacher(),
         ScriptedTeacher.oracle(),
@@ -33,27 +30,27 @@ def test_scripted_teachers_and_people_keep_the_contract() -> None:
     check_teacher(PromptTeacher(lambda clips, i: None, lambda question: "l"))
 
 
-def always(value: float) -> Callable[[Clips, np.random.Generator], FloatArray]:
+def always(value):
     return lambda shown, rng: np.full(len(shown), value)
 
 
-def test_a_plain_function_is_a_teacher() -> None:
+def test_a_plain_function_is_a_teacher():
     check_teacher(always(0.5))
 
 
-def one_answer(shown: Clips, rng: np.random.Generator) -> FloatArray:
+def one_answer(shown, rng):
     return np.ones(1)
 
 
-def own_dice(dice: np.random.Generator) -> Callable[[Clips, np.random.Generator], FloatArray]:
+def own_dice(dice):
     return lambda shown, rng: dice.random(len(shown))
 
 
-def by_padding(shown: Clips, rng: np.random.Generator) -> FloatArray:
+def by_padding(shown, rng):
     return (np.asarray(shown.observations)[:, 0].sum(axis=(1, 2)) > 0).astype(float)
 
 
-def spoils(shown: Clips, rng: np.random.Generator) -> FloatArray:
+def spoils(shown, rng):
     shown.actions[:] = 0
     return np.ones(len(shown))
 
@@ -68,15 +65,13 @@ def spoils(shown: Clips, rng: np.random.Generator) -> FloatArray:
         (spoils, "spoils: the clips shown.*as they were"),
     ],
 )
-def test_what_is_wrong_with_a_teacher_is_reported(
-    teacher: Callable[[Clips, np.random.Generator], FloatArray], words: str
-) -> None:
+def test_what_is_wrong_with_a_teacher_is_reported(teacher, words):
     with pytest.raises(FeedbackError, match=words):
         check_teacher(teacher)
 
 
-def test_teachers_of_other_observations_are_checked_with_segments_of_these() -> None:
-    def upright(clips: Clips, rng: np.random.Generator) -> FloatArray:
+def test_teachers_of_other_observations_are_checked_with_segments_of_these():
+    def upright(clips, rng):
         heights = np.where(clips.mask, clips.observations["at"][..., 0], 0).sum(-1)
         return np.asarray(heights[:, 0] > heights[:, 1], np.float64)
 
@@ -88,20 +83,20 @@ def test_teachers_of_other_observations_are_checked_with_segments_of_these() -> 
         check_teacher(upright)
 
 
-def test_people_need_not_repeat_themselves() -> None:
+def test_people_need_not_repeat_themselves():
     check_teacher(own_dice(np.random.default_rng(0)), repeatable=False)
 
 
-def test_samplers_that_keep_the_contract_pass() -> None:
+def test_samplers_that_keep_the_contract_pass():
     check_sampler(UniformPairs())
     check_sampler(UniformPairs(), example_segments(3), count=100)
 
 
-def giving(pairs: object) -> Callable[[Segments, int, np.random.Generator], IntArray]:
+def giving(pairs):
     return lambda segments, count, rng: np.asarray(pairs)[:count]
 
 
-def unruly(dice: np.random.Generator) -> Callable[[Segments, int, np.random.Generator], IntArray]:
+def unruly(dice):
     return lambda segments, count, rng: UniformPairs()(segments, count, dice)
 
 
@@ -115,9 +110,7 @@ def unruly(dice: np.random.Generator) -> Callable[[Segments, int, np.random.Gene
         (unruly(np.random.default_rng(0)), "equal generator"),
     ],
 )
-def test_what_is_wrong_with_a_sampler_is_reported(
-    sampler: Callable[[Segments, int, np.random.Generator], IntArray], words: str
-) -> None:
+def test_what_is_wrong_with_a_sampler_is_reported(sampler, words):
     with pytest.raises(FeedbackError, match=words):
         check_sampler(sampler)
 
@@ -125,12 +118,12 @@ def test_what_is_wrong_with_a_sampler_is_reported(
 class Later:
     """An asynchronous feedback, and the faults one can have."""
 
-    def __init__(self, fault: str = "") -> None:
+    def __init__(self, fault=""):
         self.fault = fault
-        self.pending: list[Comparisons] = []
-        self.done: list[Comparisons] = []
+        self.pending = []
+        self.done = []
 
-    def ask(self, segments: Segments, pairs: IntArray) -> None:
+    def ask(self, segments, pairs):
         if self.fault == "takes anything":
             pairs = pairs % len(segments)
         if len(pairs) and (pairs.min() < 0 or pairs.max() >= len(segments)):
@@ -146,7 +139,7 @@ class Later:
             return block
         return None
 
-    def answer(self) -> None:
+    def answer(self):
         if self.fault == "never":
             return
         self.done += self.pending * (2 if self.fault == "doubles" else 1)
@@ -154,13 +147,13 @@ class Later:
             self.done.reverse()
         self.pending = []
 
-    def comparisons(self) -> Comparisons:
+    def comparisons(self):
         if not self.done:
             raise FeedbackError("Nothing has been answered.")
         return concatenate(self.done)
 
 
-def test_answers_may_come_later_and_there_may_be_earlier_ones() -> None:
+def test_answers_may_come_later_and_there_may_be_earlier_ones():
     feedback = Later()
     check_feedback(feedback, answer=feedback.answer)
     check_feedback(feedback, answer=feedback.answer)
@@ -181,19 +174,19 @@ def test_answers_may_come_later_and_there_may_be_earlier_ones() -> None:
         ("takes anything", "expected an error"),
     ],
 )
-def test_what_is_wrong_with_a_feedback_is_reported(fault: str, words: str) -> None:
+def test_what_is_wrong_with_a_feedback_is_reported(fault, words):
     feedback = Later(fault)
     with pytest.raises(FeedbackError, match=words) as raised:
         check_feedback(feedback, answer=feedback.answer)
     assert str(raised.value).startswith("Later: ")
 
 
-def test_teachers_that_decline_are_allowed_for() -> None:
+def test_teachers_that_decline_are_allowed_for():
     check_feedback(InstantFeedback(always(float("nan")), 0), declines=True)
     with pytest.raises(FeedbackError, match="got none"):
         check_feedback(InstantFeedback(always(float("nan")), 0))
 
 
-def test_too_few_segments_to_check_with_are_refused() -> None:
+def test_too_few_segments_to_check_with_are_refused():
     with pytest.raises(FeedbackError, match="at least 5"):
         check_feedback(InstantFeedback(ScriptedTeacher(), 0), example_segments().select(slice(3)))

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from gymnasium import spaces
-from torch import Tensor, nn
+from torch import nn
 
 from preferl.errors import ModelError
 from preferl.functional import pool
@@ -17,13 +17,13 @@ ACTIONS = spaces.Discrete(2)
 class Linear(RewardModel):
     """Keeps the contract; the classes below each break it in one way."""
 
-    def __init__(self, context: int = 1, encoder: nn.Module | None = None) -> None:
+    def __init__(self, context=1, encoder=None):
         super().__init__(
             encoder or VectorEncoder(OBSERVATIONS, ACTIONS), context=context, members=2
         )
         self.weight = nn.Parameter(torch.linspace(-1, 1, 10).view(2, 5))
 
-    def rewards(self, features: Tensor, mask: Tensor) -> Tensor:
+    def rewards(self, features, mask):
         return torch.einsum("blf,ef->ebl", features, self.weight)
 
     def judge(self, features, mask):
@@ -77,7 +77,7 @@ class PoolsOtherwise(Linear):
 
 
 class HasIdleWeights(Linear):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.idle = nn.Parameter(torch.ones(3))
 
@@ -100,7 +100,7 @@ class SometimesInfinite(Linear):
 
 
 class Learning(VectorEncoder):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__(OBSERVATIONS, ACTIONS)
         self.scale = nn.Parameter(torch.ones(5))
 

@@ -13,13 +13,13 @@ from preferl.testing.worlds import (
 )
 
 
-def test_the_linear_reward() -> None:
+def test_the_linear_reward():
     positions = np.array([[1.0, 0.0], [0.0, 2.0]])
     pushes = np.array([[0.0, 0.0], [1.0, 1.0]])
     assert linear_reward(positions, pushes).tolist() == [1.0, -0.25]
 
 
-def test_a_push_moves_the_point_by_a_fifth_and_never_out() -> None:
+def test_a_push_moves_the_point_by_a_fifth_and_never_out():
     env = PointWorld(length=30)
     start, _ = env.reset(seed=3)
     assert (np.abs(start) <= 1).all()
@@ -35,14 +35,14 @@ def test_a_push_moves_the_point_by_a_fifth_and_never_out() -> None:
     np.testing.assert_array_equal(env.reset(seed=3)[0], start)
 
 
-def test_a_space_of_another_kind_is_refused(rng) -> None:
+def test_a_space_of_another_kind_is_refused(rng):
     with pytest.raises(SpaceError, match=r"space: expected Box, Discrete.*got Text"):
         sample_steps(spaces.Text(5), 3, rng)
     with pytest.raises(SpaceError):
         sample_steps(spaces.Dict(a=spaces.Text(5)), 3, rng)
 
 
-def test_every_other_episode_terminates(rng) -> None:
+def test_every_other_episode_terminates(rng):
     episodes = make_episodes(rng, [2, 3, 1])
     assert np.flatnonzero(episodes.terminated).tolist() == [1, 5]
     assert episodes.lengths.tolist() == [2, 3, 1]

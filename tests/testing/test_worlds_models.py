@@ -10,7 +10,7 @@ from preferl.testing.worlds import (
 )
 
 
-def test_older_steps_count_half_as_much_each() -> None:
+def test_older_steps_count_half_as_much_each():
     model = FadingModel(context=3, members=1)
     with torch.no_grad():
         model.weight.copy_(torch.tensor([[1.0, 0.0, 0.0, 0.0]]))
@@ -25,7 +25,7 @@ def test_older_steps_count_half_as_much_each() -> None:
     torch.testing.assert_close(padded.scores, torch.tensor([[0.2]]))
 
 
-def test_the_fading_model_keeps_the_contract_and_its_context() -> None:
+def test_the_fading_model_keeps_the_contract_and_its_context():
     model = FadingModel(context=3)
     check_reward_model(model)
     with pytest.raises(ConfigError, match="steps: expected 3, got 4"):

@@ -6,7 +6,6 @@ import random
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from gymnasium import spaces
 
 from helpers.installed import needs
 from helpers.point_walks import point_walks
-from preferl.data import Episodes
 from preferl.errors import ConfigError, DivergenceError, SpaceError
 from preferl.evaluation import evaluate_policy
 from preferl.offline import DecisionTransformer, DTConfig
@@ -35,16 +33,16 @@ class EnoughError(Exception):
     """Breaks off training."""
 
 
-def losses_of(episodes: Episodes, folder: Path | None, steps: int, stop: int = 0, go_on=True):
+def losses_of(episodes, folder, steps, stop=0, go_on=True):
     """Losses by update; with `stop`, training is broken off after so many and gone on with."""
-    found: dict[int, float] = {}
+    found = {}
 
-    def on_progress(step: int, metrics: dict[str, float]) -> None:
+    def on_progress(step, metrics):
         found[step] = metrics["loss"]
         if step == stop:
             raise EnoughError
 
-    def agent() -> DecisionTransformer:
+    def agent():
         return DecisionTransformer(*SPACES, SMALL, seed=3, steps=steps)
 
     how = {"folder": folder, "checkpoint_every": 4, "every": 1, "on_progress": on_progress}
@@ -60,7 +58,7 @@ def losses_of(episodes: Episodes, folder: Path | None, steps: int, stop: int = 0
     return found, one
 
 
-def test_losses_by_hand() -> None:
+def test_losses_by_hand():
     predicted = torch.tensor([[[5.0, 5.0], [1.0, 3.0]]])
     mask = torch.tensor([[0.0, 1.0]])
     assert action_loss(predicted, torch.zeros(1, 2, 2), mask).item() == 5  # (1 + 9) / 2
@@ -69,7 +67,7 @@ def test_losses_by_hand() -> None:
     assert action_loss(predicted, chosen, mask, "choices").item() == pytest.approx(expected)
 
 
-def test_precise_numbers_count_as_much_as_varied_ones() -> None:
+def test_precise_numbers_count_as_much_as_varied_ones():
     predicted = torch.tensor([[[0.1, 8.0], [0.1, 2.0], [7.0, 7.0]]], requires_grad=True)
     mask = torch.tensor([[1.0, 1.0, 0.0]])
     loss = action_loss(predicted, torch.zeros(1, 3, 2), mask, "gaussian")
@@ -82,7 +80,7 @@ def test_precise_numbers_count_as_much_as_varied_ones() -> None:
     assert torch.isfinite(exact)
 
 
-def test_a_run_that_goes_on_is_the_run_that_did_not_stop(rng, tmp_path) -> None:
+def test_a_run_that_goes_on_is_the_run_that_did_not_stop(rng, tmp_path):
     episodes = make_episodes(rng, [20] * 10)
     whole, one = losses_of(episodes, tmp_path / "whole", 10)
     parts, other = losses_of(episodes, tmp_path / "parts", 10, stop=6)
@@ -92,7 +90,7 @@ def test_a_run_that_goes_on_is_the_run_that_did_not_stop(rng, tmp_path) -> None:
     np.testing.assert_array_equal(one.policy().predict(seen)[0], other.policy().predict(seen)[0])
 
 
-def test_a_checkpoint_that_was_cut_off_is_left_out(rng, tmp_path) -> None:
+def test_a_checkpoint_that_was_cut_off_is_left_out(rng, tmp_path):
     episodes = make_episodes(rng, [20] * 10)
     whole, _ = losses_of(episodes, tmp_path / "whole", 10)
     folder = tmp_path / "parts"
@@ -104,7 +102,7 @@ def test_a_checkpoint_that_was_cut_off_is_left_out(rng, tmp_path) -> None:
     assert again == {step: whole[step] for step in range(5, 11)}
 
 
-def test_nobody_elses_random_state_is_touched(rng) -> None:
+def test_nobody_elses_random_state_is_touched(rng):
     episodes = make_episodes(rng, [20] * 4)
     torch.manual_seed(5), random.seed(5)
     expected = torch.rand(1), random.random()
@@ -113,7 +111,7 @@ def test_nobody_elses_random_state_is_touched(rng) -> None:
     assert (torch.rand(1), random.random()) == expected
 
 
-def test_spaces_that_do_not_fit_are_refused(rng) -> None:
+def test_spaces_that_do_not_fit_are_refused(rng):
     agent = DecisionTransformer(*SPACES, SMALL, seed=0, steps=1)
     other = make_episodes(rng, [5], spaces.Box(-1, 1, (3,)))
     with pytest.raises(SpaceError, match=r"states of shape \(2,\) and actions of 2"):
@@ -127,13 +125,13 @@ def test_spaces_that_do_not_fit_are_refused(rng) -> None:
         agent.policy()
 
 
-def test_a_training_that_diverges_is_an_error(rng) -> None:
+def test_a_training_that_diverges_is_an_error(rng):
     agent = DecisionTransformer(*SPACES, replace(SMALL, learning_rate=1e30), seed=0, steps=6)
     with pytest.raises(DivergenceError, match="the training diverged"):
         agent.fit(agent.sequences(make_episodes(rng, [6] * 4)))
 
 
-def test_discrete_actions_and_pictures_are_learned_from(rng) -> None:
+def test_discrete_actions_and_pictures_are_learned_from(rng):
     pictures = spaces.Box(0, 255, (8, 8, 3), np.uint8)
     choices = spaces.Discrete(3)
     episodes = make_episodes(rng, [12, 9], pictures, choices)
@@ -145,7 +143,7 @@ def test_discrete_actions_and_pictures_are_learned_from(rng) -> None:
 
 
 @pytest.mark.slow
-def test_it_learns_a_world_and_follows_its_target(rng) -> None:
+def test_it_learns_a_world_and_follows_its_target(rng):
     push = rng.uniform(-1, 1, (200, 1, 2)) + rng.normal(0, 0.1, (200, 20, 2))
     episodes = point_walks(rng, np.clip(push, -1, 1).astype(np.float32))
     config = DTConfig(context=10, width=64, layers=2, learning_rate=1e-3, dropout=0.0)
@@ -184,7 +182,7 @@ if curves:
 
 
 @pytest.mark.slow
-def test_two_processes_learn_what_one_does(tmp_path) -> None:
+def test_two_processes_learn_what_one_does(tmp_path):
     """Many windows are padded, so that the processes have unequal numbers of real steps."""
     script = tmp_path / "two.py"
     script.write_text(TWO)

@@ -1,7 +1,6 @@
 """Decision Transformers on the hub: pushed whole, and loaded by preferl and by transformers."""
 
 import json
-from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
@@ -10,7 +9,7 @@ import torch
 from gymnasium import spaces
 
 from helpers.installed import needs
-from helpers.local_hub import TOKEN, LocalHub, on_this_machine
+from helpers.local_hub import TOKEN, on_this_machine
 from preferl.errors import CheckpointError, ConfigError, SpaceError, StorageError
 from preferl.evaluation import evaluate_policy
 from preferl.offline import (
@@ -36,23 +35,23 @@ CONFIG = DTConfig(context=4, width=16, layers=1, batch_size=8, horizon=20)
 
 
 @pytest.fixture
-def hub(monkeypatch, tmp_path) -> Any:
+def hub(monkeypatch, tmp_path):
     with on_this_machine(monkeypatch, tmp_path / "cache") as running:
         yield running
 
 
-def learned(steps: int | None = 3, config: DTConfig = CONFIG, **how: Any) -> DecisionTransformer:
+def learned(steps=3, config=CONFIG, **how):
     agent = DecisionTransformer(*SPACES, config, seed=0, steps=steps)
     agent.fit(agent.sequences(make_episodes(np.random.default_rng(0), [20] * 30)), **how)
     return agent
 
 
 @pytest.fixture(scope="module")
-def policy() -> DecisionTransformerPolicy:
+def policy():
     return learned().policy("q0.9")
 
 
-def actions_of(policy: DecisionTransformerPolicy, steps: int = 6) -> np.ndarray:
+def actions_of(policy, steps=6):
     state = None
     done = []
     rng = np.random.default_rng(1)
@@ -63,7 +62,7 @@ def actions_of(policy: DecisionTransformerPolicy, steps: int = 6) -> np.ndarray:
     return np.stack(done)
 
 
-def test_a_pushed_policy_is_whole(hub: LocalHub, policy) -> None:
+def test_a_pushed_policy_is_whole(hub, policy):
     address = policy.push_to_hub("me/dt", private=True)
     assert address.endswith("/me/dt")
     assert hub.private["me/dt"]
@@ -81,7 +80,7 @@ def test_a_pushed_policy_is_whole(hub: LocalHub, policy) -> None:
         np.testing.assert_array_equal(one, two)
 
 
-def test_transformers_loads_what_was_pushed(hub: LocalHub, policy, tmp_path) -> None:
+def test_transformers_loads_what_was_pushed(hub, policy, tmp_path):
     policy.push_to_hub("me/dt")
     model, found = transformers.DecisionTransformerModel.from_pretrained(
         "me/dt", cache_dir=tmp_path / "theirs", output_loading_info=True
@@ -93,7 +92,7 @@ def test_transformers_loads_what_was_pushed(hub: LocalHub, policy, tmp_path) -> 
         assert parameter.equal(policy.learned.parameters[name]), name
 
 
-def test_training_pushes_a_policy_that_can_be_used(hub: LocalHub, tmp_path) -> None:
+def test_training_pushes_a_policy_that_can_be_used(hub, tmp_path):
     options = {"push_to_hub": True, "hub_model_id": "me/trained", "hub_token": TOKEN}
     agent = learned(4, folder=tmp_path / "run", checkpoint_every=2, options=options)
     messages = [commit["summary"] for commit in hub.commits]
@@ -103,7 +102,7 @@ def test_training_pushes_a_policy_that_can_be_used(hub: LocalHub, tmp_path) -> N
     np.testing.assert_array_equal(actions_of(again), actions_of(agent.policy()))
 
 
-def test_a_hub_that_is_away_ends_no_training(hub: LocalHub, tmp_path, caplog) -> None:
+def test_a_hub_that_is_away_ends_no_training(hub, tmp_path, caplog):
     hub.failing = True
     agent = DecisionTransformer(*SPACES, CONFIG, seed=0, steps=4)
     data = agent.sequences(make_episodes(np.random.default_rng(0), [20] * 30))
@@ -116,13 +115,13 @@ def test_a_hub_that_is_away_ends_no_training(hub: LocalHub, tmp_path, caplog) ->
     assert "model.safetensors" in hub.repositories["me/dt"]
 
 
-def test_pushing_needs_a_token(hub: LocalHub, policy) -> None:
+def test_pushing_needs_a_token(hub, policy):
     with pytest.raises(StorageError, match="hf auth login"):
         policy.push_to_hub("me/dt", token="hf_wrong")
     assert not hub.repositories
 
 
-def test_the_card_names_what_is_known_and_what_is_not(hub: LocalHub, policy) -> None:
+def test_the_card_names_what_is_known_and_what_is_not(hub, policy):
     policy.push_to_hub("me/dt")
     card = hub.repositories["me/dt"]["README.md"].decode()
     assert "No licence was chosen" in card
@@ -140,12 +139,12 @@ def test_the_card_names_what_is_known_and_what_is_not(hub: LocalHub, policy) -> 
 
 
 @pytest.mark.parametrize("name", ["hub:me/absent", "hub:me/dt@none", "hub:not a name"])
-def test_what_is_not_on_the_hub_is_an_error(hub: LocalHub, name) -> None:
+def test_what_is_not_on_the_hub_is_an_error(hub, name):
     with pytest.raises(CheckpointError, match="hub:"):
         DecisionTransformerPolicy.load(name)
 
 
-def tutorials_folder(path: Any, kind: str = "safetensors", **changes: Any) -> Any:
+def tutorials_folder(path, kind="safetensors", **changes):
     """A model as the tutorial saves it, with names of its own time."""
     config = transformers.DecisionTransformerConfig(
         state_dim=3, act_dim=2, hidden_size=16, max_ep_len=30, n_layer=2, n_head=1, **changes
@@ -169,7 +168,7 @@ STATISTICS = {"mean": np.array([1.0, 2.0, -1.0]), "deviation": np.array([2.0, 0.
 
 @pytest.mark.parametrize("kind", ["safetensors", "bin"])
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_models_of_the_tutorials_layout_act_as_transformers_has_them(tmp_path, rng, kind) -> None:
+def test_models_of_the_tutorials_layout_act_as_transformers_has_them(tmp_path, rng, kind):
     model = tutorials_folder(tmp_path / "theirs", kind)
     policy = load_decision_transformer(
         tmp_path / "theirs", STATES, ACTIONS, **STATISTICS, target=3_600, scale=1000.0, context=5
@@ -192,7 +191,7 @@ def test_models_of_the_tutorials_layout_act_as_transformers_has_them(tmp_path, r
         policy.with_target("q0.9")
 
 
-def test_models_of_that_layout_come_from_the_hub(hub: LocalHub, tmp_path) -> None:
+def test_models_of_that_layout_come_from_the_hub(hub, tmp_path):
     tutorials_folder(tmp_path / "theirs")
     files = {file.name: file.read_bytes() for file in (tmp_path / "theirs").iterdir()}
     hub.repositories["edbeeching/dt"] = files
@@ -215,7 +214,7 @@ def test_models_of_that_layout_come_from_the_hub(hub: LocalHub, tmp_path) -> Non
         ({"action_space": spaces.Discrete(2)}, SpaceError),
     ],
 )
-def test_what_does_not_go_with_such_a_model_is_refused(tmp_path, wrong, error) -> None:
+def test_what_does_not_go_with_such_a_model_is_refused(tmp_path, wrong, error):
     tutorials_folder(tmp_path / "theirs")
     how = {"observation_space": STATES, "action_space": ACTIONS, "target": 1.0, **STATISTICS}
     with pytest.raises(error):
@@ -224,7 +223,7 @@ def test_what_does_not_go_with_such_a_model_is_refused(tmp_path, wrong, error) -
 
 @pytest.mark.parametrize("size", [{"max_ep_len": 20_000_000}, {"n_layer": 200_000}])
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_larger_models_than_their_parameters_are_not_built(tmp_path, size) -> None:
+def test_larger_models_than_their_parameters_are_not_built(tmp_path, size):
     path = tmp_path / "theirs"
     tutorials_folder(path)
     config = json.loads((path / "config.json").read_text())
@@ -233,7 +232,7 @@ def test_larger_models_than_their_parameters_are_not_built(tmp_path, size) -> No
         load_decision_transformer(path, STATES, ACTIONS, **STATISTICS, target=1.0)
 
 
-def test_parameters_that_unpack_to_far_more_are_not_read(tmp_path) -> None:
+def test_parameters_that_unpack_to_far_more_are_not_read(tmp_path):
     path = tmp_path / "theirs"
     tutorials_folder(path, "bin")
     with ZipFile(path / "pytorch_model.bin", "a", ZIP_DEFLATED) as archive:
@@ -244,7 +243,7 @@ def test_parameters_that_unpack_to_far_more_are_not_read(tmp_path) -> None:
 
 @pytest.mark.parametrize("damage", ["gelu", "nan", "cut", "missing", "other", "absent"])
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_damaged_models_of_that_layout_are_refused(tmp_path, damage) -> None:
+def test_damaged_models_of_that_layout_are_refused(tmp_path, damage):
     from safetensors.torch import load_file, save_file
 
     path = tmp_path / "theirs"

@@ -1,7 +1,5 @@
 """What `fit(options=...)` passes on, what it refuses, and what an epoch is."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -16,15 +14,13 @@ WORLD = PointWorld()
 CONFIG = DTConfig(context=3, width=8, layers=1, batch_size=8, learning_rate=0.01)
 
 
-def fitted(
-    options: dict[str, Any], steps: int | None = 3, episodes: int = 20, **how: Any
-) -> tuple[DecisionTransformer, list[int]]:
+def fitted(options, steps=3, episodes=20, **how):
     """An agent and the updates that were reported to it."""
     agent = DecisionTransformer(
         WORLD.observation_space, WORLD.action_space, CONFIG, seed=0, steps=steps
     )
     data = agent.sequences(make_episodes(np.random.default_rng(0), [6] * episodes))
-    updates: list[int] = []
+    updates = []
     agent.fit(
         data,
         options=options,
@@ -34,18 +30,18 @@ def fitted(
     return agent, updates
 
 
-def test_the_last_update_is_reported_whatever_its_number() -> None:
+def test_the_last_update_is_reported_whatever_its_number():
     assert fitted({}, steps=5, every=2)[1] == [2, 4, 5]
     assert fitted({}, steps=4, every=2)[1] == [2, 4]
 
 
-def test_fields_that_do_not_exist_are_refused() -> None:
+def test_fields_that_do_not_exist_are_refused():
     with pytest.raises(ConfigError, match=r"options\['number_of_epochs'\]"):
         fitted({"number_of_epochs": 3})
 
 
 @pytest.mark.parametrize("steps", [None, 50])
-def test_epochs_count(steps) -> None:
+def test_epochs_count(steps):
     """20 episodes in minibatches of 8 windows: three updates each."""
     agent, updates = fitted({"num_train_epochs": 4}, steps)
     assert updates == list(range(1, 13))
@@ -53,7 +49,7 @@ def test_epochs_count(steps) -> None:
     assert fitted({"num_train_epochs": 1.5}, steps)[0].steps == 5
 
 
-def test_strategies_of_epochs_wait_for_epochs(tmp_path) -> None:
+def test_strategies_of_epochs_wait_for_epochs(tmp_path):
     options = {"num_train_epochs": 2, "logging_strategy": "epoch", "save_strategy": "epoch"}
     _, updates = fitted(options, None, folder=tmp_path)
     assert updates == [3, 6]

@@ -17,12 +17,12 @@ SETTINGS = DTRConfig(hidden=(8,), weight=2.0)
 
 
 @pytest.fixture
-def critics() -> Critics:
+def critics():
     return Critics(4, SETTINGS, generator=torch.Generator().manual_seed(0))
 
 
 @pytest.fixture
-def batch() -> dict[str, torch.Tensor]:
+def batch():
     generator = torch.Generator().manual_seed(1)
     return {
         "states": torch.randn(3, 5, 2, generator=generator),
@@ -33,7 +33,7 @@ def batch() -> dict[str, torch.Tensor]:
     }
 
 
-def test_targets_are_those_of_a_loop() -> None:
+def test_targets_are_those_of_a_loop():
     rewards = torch.tensor([[1.0, -2, 3, 5], [4.0, 0, 1, 7]])
     ended = torch.tensor([True, False])
     last = torch.tensor([10.0, 20.0])
@@ -47,7 +47,7 @@ def test_targets_are_those_of_a_loop() -> None:
     assert targets[0, 3] == 5  # the end has its own reward and nothing that follows
 
 
-def test_the_coefficient_grows_with_training(critics, batch) -> None:
+def test_the_coefficient_grows_with_training(critics, batch):
     predicted = torch.zeros(3, 5, 2)
     opinions = []
     for progress in (0.0, 0.5, 1.0):
@@ -58,7 +58,7 @@ def test_the_coefficient_grows_with_training(critics, batch) -> None:
     assert abs(opinions[2]) <= SETTINGS.weight * 1.0001  # a mean over the mean of sizes
 
 
-def test_critics_do_not_learn_to_please(critics, batch) -> None:
+def test_critics_do_not_learn_to_please(critics, batch):
     critics.update(1.0)
     predicted = torch.zeros(3, 5, 2, requires_grad=True)
     critic_loss, opinion, _ = regularise(critics, batch, predicted)
@@ -72,7 +72,7 @@ def test_critics_do_not_learn_to_please(critics, batch) -> None:
     assert all(p.grad is not None for p in critics.live.parameters())
 
 
-def test_padding_teaches_critics_nothing(critics, batch) -> None:
+def test_padding_teaches_critics_nothing(critics, batch):
     padding = ~batch["attention_mask"].bool()
     changed = dict(batch) | {name: batch[name].clone() for name in ("states", "actions")}
     changed["states"][padding] = 50
@@ -83,14 +83,14 @@ def test_padding_teaches_critics_nothing(critics, batch) -> None:
     assert first[1] == second[1]
 
 
-def test_target_critics_follow_and_are_kept_while_training_rests(tmp_path) -> None:
+def test_target_critics_follow_and_are_kept_while_training_rests(tmp_path):
     pytest.importorskip("transformers")
     world = PointWorld()
     rng = np.random.default_rng(0)
     episodes = make_episodes(rng, [20] * 4)
     config = DTConfig(context=4, width=8, layers=1, batch_size=8, regulariser=SETTINGS)
 
-    def agent() -> DecisionTransformer:
+    def agent():
         return DecisionTransformer(
             world.observation_space, world.action_space, config, seed=0, steps=6
         )
@@ -98,7 +98,7 @@ def test_target_critics_follow_and_are_kept_while_training_rests(tmp_path) -> No
     class EnoughError(Exception):
         pass
 
-    def stop(step: int, metrics: dict) -> None:
+    def stop(step, metrics):
         if step == 4:
             raise EnoughError
 
@@ -119,7 +119,7 @@ def test_target_critics_follow_and_are_kept_while_training_rests(tmp_path) -> No
 
 
 @pytest.mark.slow
-def test_it_finds_better_actions_than_were_recorded() -> None:
+def test_it_finds_better_actions_than_were_recorded():
     pytest.importorskip("transformers")
     world = PointWorld()
     rng = np.random.default_rng(0)

@@ -9,7 +9,6 @@ import torch
 from gymnasium import spaces
 
 from helpers.installed import needs
-from preferl.data import Episodes
 from preferl.errors import ConfigError
 from preferl.evaluation import ReturnConditionedPolicy, evaluate_policy
 from preferl.offline import DecisionTransformer, DTConfig
@@ -24,11 +23,11 @@ SPACES = WORLD.observation_space, WORLD.action_space
 HORIZON = 12
 
 
-def recorded(spaces_=SPACES) -> Episodes:
+def recorded(spaces_=SPACES):
     return make_episodes(np.random.default_rng(0), [HORIZON, 9, 10], *spaces_)
 
 
-def learned(config: DTConfig, spaces_=SPACES) -> DecisionTransformer:
+def learned(config, spaces_=SPACES):
     agent = DecisionTransformer(*spaces_, config, seed=0, steps=3)
     agent.fit(agent.sequences(recorded(spaces_)))
     return agent
@@ -38,16 +37,16 @@ CONFIG = DTConfig(context=4, width=16, layers=2, batch_size=8, horizon=HORIZON)
 
 
 @pytest.fixture(scope="module")
-def agent() -> DecisionTransformer:
+def agent():
     return learned(CONFIG)
 
 
 @pytest.fixture
-def policy(agent) -> DecisionTransformerPolicy:
+def policy(agent):
     return agent.policy(3.0)
 
 
-def test_its_actions_are_those_of_the_model_on_the_whole_history(policy, rng, tmp_path) -> None:
+def test_its_actions_are_those_of_the_model_on_the_whole_history(policy, rng, tmp_path):
     """The rolling context against Hugging Face's model, called with what happened so far."""
     from transformers import DecisionTransformerModel
 
@@ -77,7 +76,7 @@ def test_its_actions_are_those_of_the_model_on_the_whole_history(policy, rng, tm
         np.testing.assert_allclose(action[0], expected, atol=1e-5)
 
 
-def test_environments_side_by_side_are_alone(policy, rng) -> None:
+def test_environments_side_by_side_are_alone(policy, rng):
     """Each begins again at its own time."""
     seen = rng.uniform(-1, 1, (9, 3, 2))
     rewards = rng.normal(size=(9, 3))
@@ -99,7 +98,7 @@ def test_environments_side_by_side_are_alone(policy, rng) -> None:
             np.testing.assert_allclose(action, together[step][v], atol=1e-6)
 
 
-def test_a_target_is_a_number_or_a_quantile(agent) -> None:
+def test_a_target_is_a_number_or_a_quantile(agent):
     policy = agent.policy("q0.5")
     returns = recorded().returns
     assert policy.target == pytest.approx(np.median(returns))
@@ -125,7 +124,7 @@ class Memory:
         raise NotImplementedError
 
 
-def test_a_learned_reward_is_subtracted_in_place_of_the_environments(policy, rng) -> None:
+def test_a_learned_reward_is_subtracted_in_place_of_the_environments(policy, rng):
     seen = rng.uniform(-1, 1, (5, 1, 2))
     rewarded = policy.with_reward(Memory())
     state = None
@@ -138,7 +137,7 @@ def test_a_learned_reward_is_subtracted_in_place_of_the_environments(policy, rng
         spent += float(np.linalg.norm(seen[step, 0] - seen[max(0, step - 2), 0]))
 
 
-def test_evaluation_passes_it_its_rewards(policy) -> None:
+def test_evaluation_passes_it_its_rewards(policy):
     assert isinstance(policy, ReturnConditionedPolicy)
     one = evaluate_policy(policy, PointWorld, episodes=6, seed=0, parallel=1)
     four = evaluate_policy(policy, PointWorld, episodes=6, seed=0, parallel=4)
@@ -146,7 +145,7 @@ def test_evaluation_passes_it_its_rewards(policy) -> None:
 
 
 @pytest.mark.parametrize("kind", ["plain", "dtr", "discrete", "pictures"])
-def test_a_folder_brings_it_back(kind: str, tmp_path, rng) -> None:
+def test_a_folder_brings_it_back(kind, tmp_path, rng):
     space, actions = SPACES
     config = CONFIG
     if kind == "dtr":
@@ -173,7 +172,7 @@ def test_a_folder_brings_it_back(kind: str, tmp_path, rng) -> None:
         assert actions.contains(first)
 
 
-def test_it_acts_without_the_extra(policy, tmp_path) -> None:
+def test_it_acts_without_the_extra(policy, tmp_path):
     policy.save(tmp_path / "policy")
     script = (
         "import sys, numpy as np\n"
@@ -184,7 +183,7 @@ def test_it_acts_without_the_extra(policy, tmp_path) -> None:
     subprocess.run([sys.executable, "-c", script, str(tmp_path / "policy")], check=True)
 
 
-def test_drawn_actions_follow_the_logits() -> None:
+def test_drawn_actions_follow_the_logits():
     agent = learned(CONFIG, (SPACES[0], spaces.Discrete(3)))
     policy = agent.policy(decrement="even")
     many = np.zeros((2000, 2))

@@ -19,7 +19,7 @@ STATISTICS = InputStatistics(
 )
 
 
-def context(environments: int = 1, targets: tuple[float, ...] = (6.0,)) -> Context:
+def context(environments=1, targets=(6.0,)):
     return Context(STATISTICS, np.zeros((environments, 2)), 1, np.array(targets))
 
 

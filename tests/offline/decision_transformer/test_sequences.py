@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from preferl.data import Episodes, load_episodes, save_episodes
+from preferl.data import load_episodes, save_episodes
 from preferl.data.on_disk import OnDisk
 from preferl.offline.decision_transformer.sequences import (
     SequenceCollator,
@@ -19,7 +19,7 @@ from preferl.testing import make_episodes
 PUSH = spaces.Box(-1, 1, (2,))
 
 
-def tutorial_window(episodes: Episodes, start: int, context: int, cap: int, scale: float) -> dict:
+def tutorial_window(episodes, start, context, cap, scale):
     """One sample as the tutorial words it: slices of one trajectory's lists, padded on the left."""
     k = int(np.searchsorted(episodes.ends, start, side="right"))
     rows = slice(int(episodes.starts[k]), int(episodes.ends[k]))
@@ -44,7 +44,7 @@ def tutorial_window(episodes: Episodes, start: int, context: int, cap: int, scal
     }
 
 
-def test_a_batch_is_the_tutorials_for_the_same_starts(rng) -> None:
+def test_a_batch_is_the_tutorials_for_the_same_starts(rng):
     episodes = make_episodes(rng, [7, 3, 30, 1, 12])
     first = rng.permutation(episodes.steps)[:40]
     data = Sequences.of(episodes, PUSH, scale=10.0, horizon=9)
@@ -56,7 +56,7 @@ def test_a_batch_is_the_tutorials_for_the_same_starts(rng) -> None:
         np.testing.assert_allclose(tensor.numpy(), wanted, rtol=1e-5, atol=1e-5, err_msg=name)
 
 
-def test_what_varies_is_kept_beside_a_large_offset(rng) -> None:
+def test_what_varies_is_kept_beside_a_large_offset(rng):
     episodes = make_episodes(rng, [7, 3, 30])
     seen = episodes.observations.astype(np.float64)
     last = episodes.final_observations.astype(np.float64)
@@ -66,7 +66,7 @@ def test_what_varies_is_kept_beside_a_large_offset(rng) -> None:
 
 
 @pytest.mark.parametrize("discount", [1.0, 0.9])
-def test_returns_to_go_are_those_of_a_loop(rng, discount: float) -> None:
+def test_returns_to_go_are_those_of_a_loop(rng, discount):
     lengths = np.array([1, 5, 17, 64, 3])
     rewards = rng.normal(size=lengths.sum())
     expected = []
@@ -82,7 +82,7 @@ def test_returns_to_go_are_those_of_a_loop(rng, discount: float) -> None:
     np.testing.assert_allclose(returns_to_go(rewards, lengths, discount), expected, atol=1e-12)
 
 
-def test_every_step_begins_a_window_as_often_as_any_other(rng) -> None:
+def test_every_step_begins_a_window_as_often_as_any_other(rng):
     data = Sequences.of(make_episodes(rng, [2, 9, 29]), PUSH)
     collate = SequenceCollator(data, 1, seed=0)
     batch = collate(list(range(40_000)))
@@ -93,7 +93,7 @@ def test_every_step_begins_a_window_as_often_as_any_other(rng) -> None:
     assert chi_square < 72  # the 99.9 % quantile with 39 degrees of freedom
 
 
-def test_a_sample_depends_on_its_number_and_the_seed_alone(rng) -> None:
+def test_a_sample_depends_on_its_number_and_the_seed_alone(rng):
     data = Sequences.of(make_episodes(rng, [50, 60]), PUSH)
     numbers = [65_535, 3, 70_000, 65_536]  # of two blocks, in no order
     together = SequenceCollator(data, 4, seed=1)(numbers)
@@ -104,13 +104,13 @@ def test_a_sample_depends_on_its_number_and_the_seed_alone(rng) -> None:
     assert not np.array_equal(together["states"], other["states"])
 
 
-def test_ends_say_whether_the_last_step_ended_its_episode(rng) -> None:
+def test_ends_say_whether_the_last_step_ended_its_episode(rng):
     episodes = make_episodes(rng, [4, 4])  # the first ends by the rules
     collate = SequenceCollator(Sequences.of(episodes, PUSH), 3, seed=0)
     assert collate.at(np.array([0, 1, 3, 7]))["terminated"].tolist() == [False, True, True, False]
 
 
-def test_actions_beyond_the_box_count_as_its_edge() -> None:
+def test_actions_beyond_the_box_count_as_its_edge():
     # What is remembered when acting was cut off by the environment, so it is when learning, too.
     recorded = np.array([[1.25, -3.0], [0.5, 4.0]])
     space = spaces.Box(np.array([-1, -2]), np.array([1, 2]), dtype=np.float64)
@@ -119,7 +119,7 @@ def test_actions_beyond_the_box_count_as_its_edge() -> None:
     assert action_features(recorded, free).tolist() == recorded.tolist()
 
 
-def test_pictures_stay_bytes(rng) -> None:
+def test_pictures_stay_bytes(rng):
     space = spaces.Box(0, 255, (8, 8, 3), np.uint8)
     episodes = make_episodes(rng, [3, 2], space)
     batch = SequenceCollator(Sequences.of(episodes, PUSH), 2, seed=0).at(np.array([2, 3]))
@@ -128,7 +128,7 @@ def test_pictures_stay_bytes(rng) -> None:
     np.testing.assert_array_equal(batch["states"][1], episodes.observations[3:5])
 
 
-def test_pictures_on_disk_stay_there(rng, tmp_path) -> None:
+def test_pictures_on_disk_stay_there(rng, tmp_path):
     space = spaces.Box(0, 255, (32, 32, 3), np.uint8)
     episodes = make_episodes(rng, [30, 20], space)
     save_episodes(tmp_path / "episodes", episodes)
@@ -140,7 +140,7 @@ def test_pictures_on_disk_stay_there(rng, tmp_path) -> None:
     np.testing.assert_array_equal(got, expected)
 
 
-def test_returns_are_scaled_by_the_largest_by_default(rng) -> None:
+def test_returns_are_scaled_by_the_largest_by_default(rng):
     episodes = make_episodes(rng, [20, 30])
     data = Sequences.of(episodes, PUSH)
     assert np.abs(data.returns_to_go).max() == pytest.approx(1)

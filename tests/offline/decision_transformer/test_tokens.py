@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from torch import Tensor
 
 from helpers.installed import needs
 from preferl.offline import DecisionTransformer, DTConfig
@@ -33,7 +32,7 @@ SHAPE = TokenShape(layers=3, heads=2, squashed=True)
 
 
 @pytest.fixture
-def batch() -> dict[str, Tensor]:
+def batch():
     generator = torch.Generator().manual_seed(1)
     mask = torch.ones(4, STEPS)
     mask[0, :2] = 0
@@ -48,7 +47,7 @@ def batch() -> dict[str, Tensor]:
     }
 
 
-def test_actions_are_those_of_hugging_face(model, batch) -> None:
+def test_actions_are_those_of_hugging_face(model, batch):
     from preferl.offline.decision_transformer.hugging_face import plain_actions
 
     with torch.no_grad():
@@ -58,7 +57,7 @@ def test_actions_are_those_of_hugging_face(model, batch) -> None:
     torch.testing.assert_close(ours[real], theirs[real], atol=1e-6, rtol=1e-5)
 
 
-def test_the_last_action_alone_is_the_last_of_all(model, batch) -> None:
+def test_the_last_action_alone_is_the_last_of_all(model, batch):
     parameters = dict(model.named_parameters())
     with torch.no_grad():
         every = predict_actions(parameters, SHAPE, batch, training=False)
@@ -67,7 +66,7 @@ def test_the_last_action_alone_is_the_last_of_all(model, batch) -> None:
 
 
 @pytest.mark.parametrize("name", ["states", "actions", "returns_to_go", "timesteps"])
-def test_nothing_later_changes_what_was_predicted(model, batch, name: str) -> None:
+def test_nothing_later_changes_what_was_predicted(model, batch, name):
     parameters = dict(model.named_parameters())
     changed = dict(batch) | {name: batch[name].clone()}
     # An action comes after the prediction of its own step.
@@ -81,7 +80,7 @@ def test_nothing_later_changes_what_was_predicted(model, batch, name: str) -> No
 
 
 @pytest.mark.parametrize("name", ["states", "actions", "returns_to_go", "timesteps"])
-def test_what_stands_in_padding_changes_nothing(model, batch, name: str) -> None:
+def test_what_stands_in_padding_changes_nothing(model, batch, name):
     parameters = dict(model.named_parameters())
     padding = ~batch["attention_mask"].bool()
     changed = dict(batch) | {name: batch[name].clone()}
@@ -92,7 +91,7 @@ def test_what_stands_in_padding_changes_nothing(model, batch, name: str) -> None
     torch.testing.assert_close(before[~padding], after[~padding], atol=0, rtol=0)
 
 
-def test_a_padded_window_is_the_bare_history(model, batch) -> None:
+def test_a_padded_window_is_the_bare_history(model, batch):
     parameters = dict(model.named_parameters())
     bare = {name: tensor[:1, 2:] for name, tensor in batch.items()}
     with torch.no_grad():
@@ -101,7 +100,7 @@ def test_a_padded_window_is_the_bare_history(model, batch) -> None:
     torch.testing.assert_close(padded, alone, atol=1e-6, rtol=1e-5)
 
 
-def test_every_parameter_that_is_used_gets_a_gradient(model, batch) -> None:
+def test_every_parameter_that_is_used_gets_a_gradient(model, batch):
     trained = {n: p.detach().clone().requires_grad_() for n, p in model.named_parameters()}
     predict_actions(
         trained, replace(SHAPE, dropout=0.1), batch, training=True
@@ -114,7 +113,7 @@ def test_every_parameter_that_is_used_gets_a_gradient(model, batch) -> None:
     }
 
 
-def test_dropout_drops_its_share_and_keeps_the_mean() -> None:
+def test_dropout_drops_its_share_and_keeps_the_mean():
     torch.manual_seed(0)
     kept = drop(torch.ones(1001, 333), 0.1)  # not a multiple of four
     assert (kept == 0).double().mean().item() == pytest.approx(0.1, abs=0.002)
@@ -124,7 +123,7 @@ def test_dropout_drops_its_share_and_keeps_the_mean() -> None:
     assert neighbours.double().mean().item() == pytest.approx(0.01, abs=0.001)
 
 
-def test_attention_with_dropout_is_the_same_but_for_what_is_dropped(model, batch) -> None:
+def test_attention_with_dropout_is_the_same_but_for_what_is_dropped(model, batch):
     parameters = dict(model.named_parameters())
     nearly_none = replace(SHAPE, dropout=1e-9)  # less than there are levels: nothing is dropped
     with torch.no_grad():
@@ -134,7 +133,7 @@ def test_attention_with_dropout_is_the_same_but_for_what_is_dropped(model, batch
 
 
 @pytest.mark.slow
-def test_without_the_engine_the_library_goes_on(request) -> None:
+def test_without_the_engine_the_library_goes_on(request):
     episodes = make_episodes(np.random.default_rng(0), [30, 20])
     actions = spaces.Box(-1, 1, (2,))
     config = DTConfig(context=4, width=8, layers=2, batch_size=8, dropout=0.0)

@@ -30,7 +30,7 @@ def test_labels_of_other_data_are_refused(data, tmp_path):
         run(config_of(data, demonstrations=str(tmp_path / "fewer")), tmp_path / "run")
 
 
-def inputs_of(episodes, action_space=PointWorld.action_space) -> Inputs:
+def inputs_of(episodes, action_space=PointWorld.action_space):
     return Inputs(episodes, PointWorld.observation_space, action_space, None, None, None)
 
 

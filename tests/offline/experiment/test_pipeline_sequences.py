@@ -1,7 +1,6 @@
 """Offline runs of Decision Transformers: from labels to policies that are asked for returns."""
 
 import json
-from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -27,7 +26,7 @@ pytestmark = needs("transformers", "accelerate")
 SMALL = DTConfig(context=4, width=8, layers=1, batch_size=8, horizon=20)
 
 
-def sequences_of(data: Path, **changes) -> OfflineConfig:
+def sequences_of(data, **changes):
     return config_of(data, **{"policy": "dt", "dt": SMALL, "steps": 6, "episodes": 2} | changes)
 
 
@@ -38,7 +37,7 @@ def finished(data, tmp_path_factory):
     return out, run(config, out, checkpoint_every=3)
 
 
-def test_all_conditions_are_there_and_what_was_asked(finished) -> None:
+def test_all_conditions_are_there_and_what_was_asked(finished):
     out, result = finished
     assert list(result["conditions"]) == ["learned", "zero", "cloning"]
     assert result["policy"] == "dt"
@@ -57,7 +56,7 @@ def test_all_conditions_are_there_and_what_was_asked(finished) -> None:
     assert sum("eval/learned-1/mean_reward" in row for row in rows) == 6
 
 
-def test_a_policy_asks_in_the_units_of_its_reward(finished) -> None:
+def test_a_policy_asks_in_the_units_of_its_reward(finished):
     out, result = finished
     reward = load_reward(out / "reward")
     returns = np.load(out / "relabelled/rewards.npy").reshape(40, 20).sum(1)
@@ -74,7 +73,7 @@ def test_a_policy_asks_in_the_units_of_its_reward(finished) -> None:
     assert report.mean == pytest.approx(earned[1], rel=1e-5)
 
 
-def test_each_condition_goes_by_the_reward_it_learned_from(finished, rng) -> None:
+def test_each_condition_goes_by_the_reward_it_learned_from(finished, rng):
     reward = load_reward(finished[0] / "reward")
     seen = rng.uniform(-1, 1, (3, 1, 2)), rng.uniform(-1, 1, (3, 1, 2)), np.ones((3, 1), bool)
     assert reward_of_condition("learned", 0, reward) is reward
@@ -86,7 +85,7 @@ def test_each_condition_goes_by_the_reward_it_learned_from(finished, rng) -> Non
 
 
 @pytest.mark.slow
-def test_pictures_and_choices_by_a_reward_that_was_fitted_before(tmp_path) -> None:
+def test_pictures_and_choices_by_a_reward_that_was_fitted_before(tmp_path):
     """Cloning knows neither, and is left out."""
     dot = MovingDot(length=6)
     name = "MovingDotOfSequences-v0"
@@ -113,12 +112,12 @@ def test_pictures_and_choices_by_a_reward_that_was_fitted_before(tmp_path) -> No
 
 
 @pytest.mark.slow
-def test_dtr_has_critics(data, tmp_path) -> None:
+def test_dtr_has_critics(data, tmp_path):
     run(sequences_of(data, policy="dtr", controls=False), tmp_path / "run", seeds=(0,))
     policy = DecisionTransformerPolicy.load(tmp_path / "run/policies/learned-0")
     assert policy.learner == "DTR"
 
 
-def test_a_sweep_knows_when_it_cannot_tell() -> None:
+def test_a_sweep_knows_when_it_cannot_tell():
     flat = target_sweep(("q0", "q1"), [1.0, 1.0], np.array([[1.0, 2.0]]))
     assert flat["rank_correlation"] is None

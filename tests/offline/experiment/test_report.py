@@ -5,7 +5,6 @@ import re
 import numpy as np
 
 from helpers.offline_runs import config_of, recorded
-from preferl.data import Episodes
 from preferl.offline import OfflineConfig
 from preferl.offline.experiment.conditions import ConditionScore, target_sweep
 from preferl.offline.experiment.inputs import Inputs, OpenRun
@@ -18,7 +17,7 @@ SPACES = PointWorld.observation_space, PointWorld.action_space
 RESULT = {"seeds": [4, 7], "comparison": None, "steps": 1500, "simulators": {}, "following": None}
 
 
-def page_of(folder, scores=None, episodes: Episodes | None = None, **changes) -> str:
+def page_of(folder, scores=None, episodes=None, **changes):
     """The report of cloning, of scores made by hand."""
     config = OfflineConfig(demonstrations="a", policy="bc", env="E", episodes=3)
     episodes = recorded(np.random.default_rng(0), episodes=5) if episodes is None else episodes
@@ -29,7 +28,7 @@ def page_of(folder, scores=None, episodes: Episodes | None = None, **changes) ->
     return (folder / "report.html").read_text()
 
 
-def score(*returns: float, success: tuple[float, ...] | None = None) -> ConditionScore:
+def score(*returns, success=None):
     rates = None if success is None else np.array(success)
     return ConditionScore(np.array(returns), np.array(returns), None, rates)
 
