@@ -1,7 +1,5 @@
 """A store with clips that can be played, people, and the page over it."""
 
-import socket
-import threading
 from dataclasses import dataclass
 from shutil import copytree
 
@@ -10,9 +8,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from helpers.numbered_videos import FPS, coded_video, random_segments
-from helpers.waiting import SECONDS, wait_until
+from helpers.running_page import RunningPage
+from helpers.waiting import SECONDS
 from preferl.annotate import AnnotateSettings, create_app
-from preferl.annotate.serve import Server, configured
 from preferl.store.schema import Annotator, Project
 from preferl.store.store import Store
 
@@ -133,22 +131,13 @@ def serving():
     """Serves an app at a free port of this machine; returns its address."""
     running = []
 
-    def start(app, port=0):
-        listening = socket.create_server(("127.0.0.1", port))
-        config = configured(app, log_level="error")
-        server = Server(config, app)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-        thread.start()
-        wait_until(lambda: server.started, "the server did not start")
-        running.append((server, thread, listening))
-        return f"http://127.0.0.1:{listening.getsockname()[1]}"
+    def start(app):
+        running.append(RunningPage(app))
+        return running[-1].address
 
     yield start
-    for server, thread, listening in running:
-        server.stop()
-        thread.join(SECONDS)
-        listening.close()
-        assert not thread.is_alive(), "the server did not stop"
+    for page in running:
+        page.stop()
 
 
 DESKTOP = {"width": 1280, "height": 800}

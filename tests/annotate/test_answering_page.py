@@ -106,20 +106,6 @@ def test_a_double_click_is_one_answer(study, person):
     assert len(rows(study)) == 2
 
 
-def test_a_reload_shows_the_same_pair(study, person):
-    study.ask(6)
-    page = person()
-    watched(page)
-    before = pair(page)
-    page.keyboard.press("ArrowLeft")
-    second = next_pair(page, before)
-    for _ in range(3):
-        page.reload()
-        page.wait_for_selector("#pair:not([hidden])")
-        assert next_pair(page, []) == second
-    assert page.locator("dialog[open]").count() == 0  # the instructions were read
-
-
 @pytest.mark.slow
 def test_two_tabs_of_one_person(study, person):
     study.ask(4)

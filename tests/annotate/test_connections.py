@@ -13,9 +13,10 @@ from urllib.parse import urlsplit
 import pytest
 import uvicorn
 
+from helpers.running_page import RunningPage
 from helpers.waiting import SECONDS, wait_until
 from preferl.annotate.connections import PatientProtocol, patient_protocol, raise_file_limit
-from preferl.annotate.serve import Server, configured
+from preferl.annotate.serve import configured
 
 HALF = {
     "nothing": b"",
@@ -173,25 +174,19 @@ def test_the_oldest_that_waits_makes_room_for_the_newest(app, patience):
         PatientProtocol, request_seconds=600.0, read_seconds=600.0, most=most, waiting=waiting
     )
     config = uvicorn.Config(app, http=made, log_level="error")
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = Server(config, app)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-        thread.start()
-        held = []
-        try:
-            for _ in range(most + 4):
-                held.append(socket.create_connection(listening.getsockname(), SECONDS))
-                held[-1].sendall(b"GET /")
-            with socket.create_connection(listening.getsockname(), SECONDS) as honest:
-                honest.sendall(WHOLE)
-                assert b"200 OK" in reply(honest)
-                read_until_closed(held[0])
-                assert len(waiting) <= most
-        finally:
-            for each in held:
-                each.close()
-            server.stop()
-            thread.join(SECONDS)
+    page = RunningPage(app, config=config)
+    held = []
+    try:
+        for sent in [b"GET /"] * (most + 4) + [WHOLE]:
+            held.append(socket.create_connection(page.listening.getsockname(), SECONDS))
+            held[-1].sendall(sent)
+        assert b"200 OK" in reply(held[-1])
+        read_until_closed(held[0])
+        assert len(waiting) <= most
+    finally:
+        for each in held:
+            each.close()
+        page.stop()
 
 
 def test_the_limit_of_open_files_is_raised():

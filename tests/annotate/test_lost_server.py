@@ -1,15 +1,14 @@
 """A page that only waits reports within seconds that the server is gone, and goes on with it."""
 
-import socket
 import threading
 from contextlib import suppress
 
 import pytest
 
 from helpers.answering_page import NO_FALLBACK
-from helpers.waiting import SECONDS, wait_until
+from helpers.running_page import RunningPage
+from helpers.waiting import wait_until
 from preferl.annotate import create_app
-from preferl.annotate.serve import Server, configured
 from preferl.store.status import Status
 
 pytestmark = pytest.mark.browser
@@ -38,27 +37,17 @@ class Restarted:
         self._settings = settings
         self._port = 0
 
-    def _bound(self):
+    def _running(self):
         with suppress(OSError):  # another program has taken the port meanwhile
-            return socket.create_server(("127.0.0.1", self._port))
+            return RunningPage(create_app(self._study.store, self._settings), self._port)
 
     def start(self):
-        listening = wait_until(self._bound, f"port {self._port} stays taken")
-        self._port = listening.getsockname()[1]
-        app = create_app(self._study.store, self._settings)
-        config = configured(app, log_level="error")
-        self._server = Server(config, app)
-        self._thread = threading.Thread(
-            target=self._server.run, kwargs={"sockets": [listening]}, daemon=True
-        )
-        self._thread.start()
-        wait_until(lambda: self._server.started, "the server did not start")
-        return f"http://127.0.0.1:{self._port}"
+        self._page = wait_until(self._running, f"port {self._port} stays taken")
+        self._port = self._page.port
+        return self._page.address
 
     def stop(self):
-        self._server.stop()
-        self._thread.join(SECONDS)
-        assert not self._thread.is_alive(), "the server did not stop"
+        self._page.stop()
 
 
 @pytest.fixture

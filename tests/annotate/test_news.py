@@ -6,6 +6,8 @@ import threading
 import urllib.request
 from dataclasses import replace
 
+import pytest
+
 from helpers.waiting import SECONDS, async_wait_until, wait_until
 from preferl.annotate import create_app, news
 from preferl.annotate.news import News
@@ -29,6 +31,22 @@ def listen(address, secret, events, ready):
                 ready.set()
 
 
+class Listening:
+    """The events of a stream of news, which a thread collects, once the first has come."""
+
+    def __init__(self, address, secret):
+        self.events = []
+        ready = threading.Event()
+        about = (address, secret, self.events, ready)
+        self._thread = threading.Thread(target=listen, args=about, daemon=True)
+        self._thread.start()
+        assert ready.wait(SECONDS)
+
+    def ends(self):
+        self._thread.join(SECONDS)
+        return not self._thread.is_alive()
+
+
 def wait_for(events, condition):
     """The content of the first event of this kind; an event that is there is true."""
 
@@ -40,20 +58,11 @@ def wait_for(events, condition):
 
 def test_everybody_receives_events_and_streams_end_with_the_server(study, app, serving):
     address = serving(app)
-    streams = [[], []]
-    threads = []
-    for events in streams:
-        ready = threading.Event()
-        thread = threading.Thread(
-            target=listen, args=(address, study.ann, events, ready), daemon=True
-        )
-        thread.start()
-        threads.append(thread)
-        assert ready.wait(SECONDS)
+    streams = [Listening(address, study.ann) for _ in range(2)]
     study.ask(2)
     study.store.reports.publish_reward(study.project.id, 3, answers=7, accuracy=0.5)
     study.store.reports.beat(study.project.id, "reward", Status("waiting", next_at=5), every=600.0)
-    for events in streams:
+    for events in (stream.events for stream in streams):
         assert wait_for(events, lambda k, c: k == "queries" and c["open"] == 2)
         news = wait_for(events, lambda k, c: k == "reward" and c["rewards"])
         assert news["rewards"][0]["version"] == 3
@@ -61,36 +70,39 @@ def test_everybody_receives_events_and_streams_end_with_the_server(study, app, s
         assert wait_for(events, lambda k, c: k == "progress" and c["statement"]["until"] == AHEAD)
         assert not {"mine", "mine_per_hour"} & set(progress)  # the same for everybody
     app.state.news.close()
-    for thread in threads:
-        thread.join(SECONDS)
-        assert not thread.is_alive()
+    assert all(stream.ends() for stream in streams)
 
 
 def test_what_changed_last_is_sent_before_the_server_stops(study, settings, serving):
     app = create_app(study.store, replace(settings, poll_seconds=3600.0))
-    events = []
-    ready = threading.Event()
-    about = (serving(app), study.ann, events, ready)
-    thread = threading.Thread(target=listen, args=about, daemon=True)
-    thread.start()
-    assert ready.wait(SECONDS)
+    stream = Listening(serving(app), study.ann)
     study.store.reports.beat(study.project.id, "agent", Status("stopped"), every=600.0)
     app.state.news.close()
-    thread.join(SECONDS)
-    assert not thread.is_alive()
-    assert [c["statement"]["ended"] for k, c in events if k == "progress"] == [False, True]
+    assert stream.ends()
+    progress = [content for kind, content in stream.events if kind == "progress"]
+    assert [content["statement"]["ended"] for content in progress] == [False, True]
+
+
+@pytest.mark.parametrize("way", ["end", "new link"])
+def test_news_ends_with_access(study, app, serving, way):
+    person, secret = study.people["ann"]
+    stream = Listening(serving(app), secret)
+    if way == "end":
+        study.store.people.update(person.id, disabled=True)
+    else:
+        study.invite("ann")
+    study.ask(3)
+    assert stream.ends()
+    assert not [content for _, content in stream.events if content.get("open") == 3]
 
 
 def test_whoever_has_a_page_open_is_active_until_it_closes(study, app, serving, owner):
     active = "<dt>Active now</dt><dd>{}</dd>"
     assert active.format(0) in owner.get("/admin").text
-    events = []
     address = serving(app)
-    about = (address, study.ann, events, threading.Event())
-    for _ in range(2):  # one person with two pages
-        threading.Thread(target=listen, args=about, daemon=True).start()
+    streams = [Listening(address, study.ann) for _ in range(2)]  # one person with two pages
     wait_until(lambda: app.state.news.listeners == 2)
-    assert wait_for(events, lambda k, c: k == "progress" and c["people_active"] == 1)
+    assert wait_for(streams[0].events, lambda k, c: k == "progress" and c["people_active"] == 1)
     assert active.format(1) in owner.get("/admin").text
     app.state.news.close()
     wait_until(lambda: app.state.news.listeners == 0)
@@ -99,11 +111,8 @@ def test_whoever_has_a_page_open_is_active_until_it_closes(study, app, serving, 
 
 def test_a_heartbeat_comes_where_there_is_no_news(study, app, serving, monkeypatch):
     monkeypatch.setattr(news, "QUIET_SECONDS", 0.05)
-    events = []
-    address = serving(app)
-    about = (address, study.ann, events, threading.Event())
-    threading.Thread(target=listen, args=about, daemon=True).start()
-    assert wait_for(events, lambda k, c: k == "here") == {}
+    stream = Listening(serving(app), study.ann)
+    assert wait_for(stream.events, lambda k, c: k == "here") == {}
     app.state.news.close()
 
 

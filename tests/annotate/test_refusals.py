@@ -1,21 +1,18 @@
 """What once went wrong, or might: each odd request by itself, answered in words."""
 
-import csv
-import io
 import json
 import socket
-import threading
 import urllib.request
 from contextlib import suppress
 from urllib.parse import urlsplit
 
 import pytest
 
+from helpers.hostile_requests import HOSTS, ORIGINS, raw
 from helpers.page_requests import form
 from helpers.raw_requests import HOST, Request, Wire
 from helpers.waiting import SECONDS
 from preferl.annotate.limits import MemoryLimits, rates
-from preferl.store.store import Store
 
 JSON = (b"content-type", b"application/json")
 
@@ -33,16 +30,16 @@ def signed(client):
     return [(b"cookie", pair.encode()), (b"x-csrf-token", client.headers["X-CSRF-Token"].encode())]
 
 
-def test_origins_that_are_none(ann):
-    for origin in ("http://[", "http://]", "http://[1]", "http://localhost@evil"):
-        reply = ann.post("/api/claim", json={}, headers={"Origin": origin})
-        assert reply.status_code == 403, origin
-
-
 def test_hosts_that_are_none(wire):
-    for host in ("127.0.0.1]", "[127.0.0.1]", "[::1%x]", "fe80::a", "[", "[]"):
-        request = Request("GET", "/nothing", [(b"host", host.encode())])
+    for host in (*HOSTS, "127.0.0.1]", "fe80::a"):
+        request = Request("GET", "/nothing", [(b"host", raw(host))])
         assert wire.send(request).status == 400, host
+
+
+def test_origins_that_are_none(wire, ann):
+    for origin in ORIGINS:
+        headers = [HOST, JSON, *signed(ann), (b"origin", raw(origin))]
+        assert wire.send(Request("POST", "/api/claim", headers, b"{}")).status == 403, origin
 
 
 def test_numbers_that_nobody_has(owner):
@@ -114,79 +111,10 @@ def test_videos_may_lie_elsewhere_as_a_whole(study, ann, store, tmp_path):
     assert ann.get(f"/media/{clip}.mp4").status_code == 200
 
 
-def test_a_limit_that_is_reached_is_left_again(app, ann):
-    at = [100.0]
-    app.state.limits = MemoryLimits(rates(1.0), clock=lambda: at[0])
-    codes = [ann.post("/api/claim", json={}).status_code for _ in range(10)]
-    assert codes == [200] * 8 + [429] * 2
-    at[0] += 1.0
-    assert [ann.post("/api/claim", json={}).status_code for _ in range(2)] == [200, 429]
-    at[0] += 3600.0
-    assert [ann.post("/api/claim", json={}).status_code for _ in range(9)] == [200] * 8 + [429]
-
-
 def test_the_limit_holds_for_those_who_try_links(app, visitor):
     app.state.limits = MemoryLimits(rates(1.0), clock=lambda: 0.0)
     codes = [visitor().get(f"/join/guess-{number}").status_code for number in range(9)]
     assert codes == [401] * 8 + [429]
-
-
-@pytest.mark.parametrize("way", ["end", "new link"])
-def test_news_ends_with_access(study, app, serving, way):
-    address, (person, secret) = serving(app), study.people["ann"]
-    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-    opener.open(f"{address}/join/{secret}").read()
-    lines = []
-    with opener.open(f"{address}/api/stream") as stream:
-        first = threading.Event()
-
-        def listen():
-            for line in stream:
-                lines.append(line.decode())
-                first.set()
-
-        thread = threading.Thread(target=listen, daemon=True)
-        thread.start()
-        assert first.wait(SECONDS)
-        if way == "end":
-            study.store.people.update(person.id, disabled=True)
-        else:
-            study.invite("ann")
-        study.ask(3)
-        thread.join(SECONDS)
-        assert not thread.is_alive()
-    assert '"open": 3' not in "".join(lines)
-
-
-NAMES = ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(1)", "'=1", "'quoted'", "Ann"]
-
-
-def test_cells_are_no_formulas_and_come_back_as_they_were(study, owner, visitor, store, tmp_path):
-    from preferl.store.exchange.exports import import_answers
-
-    study.update(quorum=len(NAMES))
-    study.ask(1)
-    for number, name in enumerate(NAMES):
-        client = visitor(study.invite(name))
-        (question,) = client.post("/api/claim", json={}).json()["queries"]
-        body = {"token": question["token"], "key": f"-{number}" * 8, "kind": "left"}
-        assert client.post("/api/answer", json=body).status_code == 200
-    text = owner.get("/admin/export/csv").text
-    rows = list(csv.DictReader(io.StringIO(text, newline="")))
-    assert [row["annotator"].lstrip("'") for row in rows] == [n.lstrip("'") for n in NAMES]
-    for row in rows:
-        assert not [cell for cell in row.values() if cell[:1] in "=+-@" and cell]
-    (tmp_path / "answers.csv").write_text(text, "utf-8", newline="")
-    clips = store.clips.segments(study.project.id, _clips(store, study))
-    with Store.open(tmp_path / "there") as there:
-        other = there.projects.create("other").id
-        there.clips.put(other, clips)
-        assert import_answers(there, other, tmp_path / "answers.csv").new == len(NAMES)
-        assert {person.name for person in there.people.all(other)} == set(NAMES)
-
-
-def _clips(store, study):
-    return [clip for pair in store.queries.pairs(study.project.id, [1]) for clip in pair]
 
 
 RAW = [

@@ -75,100 +75,86 @@ THINGS = [
     "retract",
     "",
 ]
-RANGES = [
-    "bytes=0-",
-    "bytes=0-0",
-    "bytes=-1",
-    "bytes=5-9",
-    "bytes=9-5",
-    "bytes=--5",
-    "bytes=-0",
-    "bytes=0-9,5-14,3-4",
-    "bytes=99999999-",
-    f"bytes=0-{'9' * 400}",
-    f"bytes={'9' * 5000}-",
-    "bytes=" + ",".join(f"{at}-{at + 2}" for at in range(99)),
-    "bytes=" + "0-0," * 3000,
-    "bytes=",
-    "bytes",
-    "=",
-    "bytes=a-b",
-    "bytes=٣-٤",
-    "items=0-5",
-    "bytes=0-1\0",
-    "bytes= 1 - 2",
-    "bytes=0x10-0x20",
-    "bytes=1_0-2_0",
-    "bytes=+1-+5",
-    "bytes=-" + "9" * 30,
-    "bytes=0--1",
+RANGES = """\
+bytes=0-
+bytes=0-0
+bytes=-1
+bytes=5-9
+bytes=9-5
+bytes=--5
+bytes=-0
+bytes=0-9,5-14,3-4
+bytes=99999999-
+bytes=
+bytes
+=
+bytes=a-b
+bytes=٣-٤
+items=0-5
+bytes=0-1\0
+bytes= 1 - 2
+bytes=0x10-0x20
+bytes=1_0-2_0
+bytes=+1-+5
+bytes=0--1
+""".splitlines()
+RANGES += [f"bytes=0-{'9' * 400}", f"bytes={'9' * 5000}-", "bytes=-" + "9" * 30]
+RANGES += ["bytes=" + ",".join(f"{at}-{at + 2}" for at in range(99)), "bytes=" + "0-0," * 3000]
+HOSTS = """\
+evil.example
+localhost.evil.example
+
+[127.0.0.1]
+127.0.0.1]
+[::1
+::1]
+[::1%<script>]
+[::1%25x]:80
+localhost:abc
+localhost@evil.example
+localhost/evil
+localhost evil
+127.0.0.1.evil.example:80
+[
 ]
-HOSTS = [
-    "evil.example",
-    "localhost.evil.example",
-    "",
-    "[127.0.0.1]",
-    "127.0.0.1]",
-    "[::1",
-    "::1]",
-    "[::1%<script>]",
-    "[::1%25x]:80",
-    "localhost:abc",
-    "localhost@evil.example",
-    "localhost/evil",
-    "localhost evil",
-    "127.0.0.1.evil.example:80",
-    "[",
-    "]",
-    ":",
-    "[]",
-    "[[::1]]",
-    "localhost,evil.example",
-    "0x7f.1",
-    "localhost\0",
-    "ｌocalhost",
-]
-ORIGINS = [
-    "http://evil.example",
-    "https://localhost.evil.example",
-    "http://[",
-    "http://]",
-    "null ",
-    "http://localhost@evil.example",
-    "//evil.example",
-    "localhost.",
-    "http://[::1",
-    "\xff\xfe",
-    "http://\u2100",
-    "file://",
-    "http://evil.example#localhost",
-    "http://[v1.x]",
-    "http://[1]",
-]
-CONTENT = [
-    "text/plain",
-    "",
-    "application/x-www-form-urlencoded",
-    "application/json; charset=utf-7",
-    "application/vnd.x+json",
-    "multipart/form-data",
-    "multipart/form-data; boundary=",
-    "application/x-www-form-urlencoded; charset=utf-7",
-    "garbage",
-    "a/b/c;;;=",
-    "\xff",
-]
-CHARSETS = [
-    "utf-7",
-    "unicode_escape",
-    "punycode",
-    "idna",
-    "undefined",
-    "utf-16",
-    "hex",
-    "zlib",
-    "\0",
-]
+:
+[]
+[[::1]]
+localhost,evil.example
+0x7f.1
+localhost\0
+ｌocalhost
+""".splitlines()
+ORIGINS = """\
+http://evil.example
+https://localhost.evil.example
+http://[
+http://]
+http://localhost@evil.example
+//evil.example
+localhost.
+http://[::1
+\xff\xfe
+http://\u2100
+file://
+http://evil.example#localhost
+http://[v1.x]
+http://[1]
+""".splitlines()
+ORIGINS += ["null "]
+CONTENT = """\
+text/plain
+
+application/x-www-form-urlencoded
+application/json; charset=utf-7
+application/vnd.x+json
+multipart/form-data
+multipart/form-data; boundary=
+application/x-www-form-urlencoded; charset=utf-7
+garbage
+a/b/c;;;=
+\xff
+""".splitlines()
 METHODS = [
     "HEAD",
     "OPTIONS",
@@ -222,66 +208,68 @@ class Drawn:
     def path(self, clips, secrets, static):
         """Somewhere on the server, or beside it."""
         clip = self.of(clips)
-        tricks = [
-            "/",
-            "/episode",
-            "/admin",
-            "/healthz",
-            "/api/progress",
-            "/api/stream",
-            "/join/",
-            "//",
+        tricks = f"""\
+            /
+            /episode
+            /admin
+            /healthz
+            /api/progress
+            /api/stream
+            /join/
+            //
+            /media/{clip}.mp4
+            /media/{clip}
+            /media/{clip}.mp4/
+            /media/{clip}.MP4
+            /media/{clip}%00.mp4
+            /media/%2e%2e%2f{clip}.mp4
+            /media/1%2f{clip}.mp4
+            /media/..%2f2%2f{clip}.mp4
+            /media/{clip}%0a.mp4
+            /media/..%2f..%2flabels.db.mp4
+            /media/%2fetc%2fpasswd.mp4
+            /join/%00%ff
+            /join/..%2fadmin
+            /join/%f0%9f%90%88
+            {static}/base.css
+            {static}/../../key
+            {static}/..%2f..%2f..%2fapp.py
+            {static}/%2e%2e/app.py
+            {static}/%00
+            {static}/
+            {static}//etc/passwd
+            {static}/%2fetc%2fpasswd
+            {static}/base.css%2f
+            /labels.db
+            /key
+            /%2e%2e/key
+            /docs
+            /openapi.json
+            /.git/config
+            *
+            /admin/
+            /admin/people/1
+            /ADMIN
+            /admin%2fexport%2fcsv
+            /api
+            /api/
+            //evil.example/%2e%2e
+            /%5c%5cevil
+            /api/progress?annotator_id=1&project_id=2
+            /admin?link=x&person=1
+            /;a=b
+        """.split()
+        tricks += [
             *(f"/admin/export/{kind}" for kind in ("jsonl", "csv", "parquet", "exe", "..%2fkey")),
-            f"/media/{clip}.mp4",
-            f"/media/{clip}",
-            f"/media/{clip}.mp4/",
-            f"/media/{clip}.MP4",
             f"/media/{clip.upper()}.mp4",
-            f"/media/{clip}%00.mp4",
-            f"/media/%2e%2e%2f{clip}.mp4",
-            f"/media/1%2f{clip}.mp4",
-            f"/media/..%2f2%2f{clip}.mp4",
-            f"/media/{clip}%0a.mp4",
-            "/media/..%2f..%2flabels.db.mp4",
-            "/media/%2fetc%2fpasswd.mp4",
             "/media/" + "f" * 32,
             f"/join/{quote(self.of(secrets), safe='')}",
             f"/join/{'x' * 9000}",
-            "/join/%00%ff",
-            "/join/..%2fadmin",
-            "/join/%f0%9f%90%88",
             f"/join/{quote(self.of(MARKUP), safe='')}",
-            f"{static}/base.css",
-            f"{static}/../../key",
-            f"{static}/..%2f..%2f..%2fapp.py",
-            f"{static}/%2e%2e/app.py",
-            f"{static}/%00",
             f"{static}/{'a' * 300}",
-            f"{static}/",
-            f"{static}//etc/passwd",
-            f"{static}/%2fetc%2fpasswd",
-            f"{static}/base.css%2f",
-            "/labels.db",
-            "/key",
-            "/%2e%2e/key",
-            "/docs",
-            "/openapi.json",
-            "/.git/config",
-            "*",
             "",
-            "/admin/",
-            "/admin/people/1",
-            "/ADMIN",
-            "/admin%2fexport%2fcsv",
-            "/api",
-            "/api/",
-            "//evil.example/%2e%2e",
             "/\\evil.example",
-            "/%5c%5cevil",
             "/?a=" + "b" * 9000,
-            "/api/progress?annotator_id=1&project_id=2",
-            "/admin?link=x&person=1",
-            "/;a=b",
         ]
         return self.of(tricks)
 
@@ -339,23 +327,6 @@ class Drawn:
                     (self.of([*WORDS, "id", "project_id", "slug", "role"]), self.of(WORDS))
                 )
         return fields
-
-    def multipart(self, fields):
-        """The same as parts, in some encoding of text, at times with files."""
-        charset = self.of(CHARSETS)
-        parts = []
-        for name, value in fields:
-            file = '; filename="../../key"' if self.chance(0.2) else ""
-            text = (
-                value if self.chance(0.5) else self.of(["+2AA-", "\\ud800", "xn--", "\xff", "=?"])
-            )
-            parts.append(
-                f'--zz\r\nContent-Disposition: form-data; name="{name}"{file}\r\n\r\n{text}\r\n'
-            )
-        body = "".join(parts).encode("utf-8", "replace") + (
-            b"--zz--\r\n" if self.chance(0.9) else b""
-        )
-        return f"multipart/form-data; boundary=zz; charset={charset}", body
 
 
 def encoded(fields):

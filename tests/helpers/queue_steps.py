@@ -1,5 +1,6 @@
 """Steps that tests of a store take again and again."""
 
+import threading
 from itertools import count
 
 import pytest
@@ -40,3 +41,23 @@ def answer_next(
     query = claim_one(store, project, person, undrawn=undrawn)
     store.queue.answer(person, query.token, key or f"step-{next(_NUMBERS):08d}", kind, **more)
     return query
+
+
+def at_once(*works):
+    """What each work returns or raises, all begun at the same moment."""
+    start = threading.Barrier(len(works))
+    results = [None] * len(works)
+
+    def run(place, work):
+        start.wait()
+        try:
+            results[place] = work()
+        except Exception as error:
+            results[place] = error
+
+    threads = [threading.Thread(target=run, args=job) for job in enumerate(works)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results

@@ -1,14 +1,11 @@
 """What is true of a store's tables whatever anybody sent, looked up in plain SQL."""
 
-import json
-import re
 import sqlite3
 from collections import Counter, defaultdict
 from itertools import pairwise
 
 COUNTED = {"left", "right", "equal", "cannot_tell"}
 SIDES = ("first_clip", "second_clip")
-KINDS = COUNTED | {"skip", "retract"}
 PREFERENCES = {"left": 1.0, "right": 0.0, "equal": 0.5}
 ROLES = {"annotator", "admin", "spectator"}
 
@@ -54,57 +51,12 @@ def faults(tables):
     answers = sorted(tables.rows("answer"), key=lambda row: row["id"])
     checks = (
         [("damage", what) for what in tables.damage() + tables.dangling()],
-        _of_projects(tables.rows("project")),
-        _of_clips(tables.rows("clip")),
-        _of_people(people.values(), tables.rows("project")),
         _of_queries(queries, answers, tables.rows("clip"), people),
         _of_leases(tables.rows("lease"), queries, people),
         _of_answers(answers, queries, people),
         _of_ratings(tables.rows("rating"), queries, people),
-        _of_roles(answers, people, tables.rows("event")),
     )
     return [fault for found in checks for fault in found]
-
-
-def _of_projects(projects):
-    for row in projects:
-        name = row["slug"]
-        rules = {
-            "slug": re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name),
-            "title": row["title"].strip() and len(row["title"]) <= 120,
-            "question": row["question"].strip() and len(row["question"]) <= 300,
-            "instructions": len(row["instructions"]) <= 20_000,
-            "text": not set("\0\ud800") & set(row["title"] + row["question"] + row["instructions"]),
-            "fps": 1 <= row["fps"] <= 240,
-            "quorum": 1 <= row["quorum"] <= 1000,
-            "budget": row["budget"] is None or 1 <= row["budget"] < 10**9,
-            "paused": row["paused"] in (0, 1),
-            "shares": all(
-                0 <= row[f"{share}_share"] <= 1 for share in ("repeat", "swap", "known", "pass")
-            ),
-            "lease_seconds": row["lease_seconds"] > 0,
-        }
-        yield from ((f"project {name}", rule) for rule, fine in rules.items() if not fine)
-
-
-def _of_clips(clips):
-    for row in clips:
-        fine = row["kind"] in ("segment", "episode") and row["video"] in ("none", "ready", "failed")
-        if not fine or not re.fullmatch("[0-9a-f]{32}", row["id"]):
-            yield "clip", row["id"]
-
-
-def _of_people(people, projects):
-    names = Counter((row["project_id"], row["name"]) for row in people)
-    yield from (("two of a name", name) for name, count in names.items() if count > 1)
-    known = {row["id"] for row in projects}
-    for row in people:
-        name = row["name"]
-        tidy = 1 <= len(name) <= 80 and name.isprintable() and name == " ".join(name.split())
-        if not tidy or row["role"] not in ROLES or row["project_id"] not in known:
-            yield "person", name
-        if not re.fullmatch("[0-9a-f]{64}", row["secret_hash"]):
-            yield "secret", name
 
 
 def _latest(answers):
@@ -164,10 +116,7 @@ def _of_answers(answers, queries, people):
         seen = PREFERENCES.get(row["kind"])
         right = seen if seen is None or not row["swapped"] else 1 - seen
         rules = {
-            "kind": row["kind"] in KINDS,
             "preference": row["preference"] == right,
-            "swapped": row["swapped"] in (0, 1),
-            "strength": row["strength"] in (None, "slight", "clear"),
             "key": 8 <= len(row["key"]) <= 100,
             "response_ms": row["response_ms"] is None or 0 <= row["response_ms"] <= 7 * 86_400_000,
             "project": row["project_id"] == query["project_id"] == person["project_id"],
@@ -191,8 +140,6 @@ def _of_ratings(ratings, queries, people):
         earlier = by_key.get(row["undoes"])
         same = ("clip_id", "annotator_id", "project_id")
         rules = {
-            "rating": row["rating"] in (None, 1, 2, 3, 4, 5),
-            "outcome": row["outcome"] in (None, "success", "failure"),
             "key": 8 <= len(row["key"]) <= 100,
             "clip": (row["project_id"], row["clip_id"]) in shown,
             "project": row["project_id"] == people[row["annotator_id"]]["project_id"],
@@ -201,29 +148,3 @@ def _of_ratings(ratings, queries, people):
             "undone once": undone[row["key"]] <= 1,
         }
         yield from ((f"rating {row['id']}", rule) for rule, fine in rules.items() if not fine)
-
-
-def _of_roles(answers, people, events):
-    """Answers by those who might not answer at that time, by what events tell of them."""
-    changes = defaultdict(list)
-    for row in sorted(events, key=lambda row: row["id"]):
-        detail = json.loads(row["detail"] or "{}")
-        if row["kind"] in ("invited", "role", "ended", "restored"):
-            member = row["project_id"], detail["name"]
-            changes[member].append((row["at"], row["kind"], detail.get("role")))
-    may = {}
-    for key, steps in changes.items():
-        role = None
-        disabled = False
-        spans = []
-        for at, kind, named in steps:
-            role = named if kind in ("invited", "role") else role
-            disabled = {"ended": True, "restored": False, "invited": False}.get(kind, disabled)
-            spans.append((at, role in ("annotator", "admin") and not disabled))
-        may[key] = spans
-    for row in answers:
-        person = people[row["annotator_id"]]
-        spans = may.get((person["project_id"], person["name"]), [])
-        allowed = [fine for at, fine in spans if at <= row["answered_at"]]
-        if not allowed or not allowed[-1]:
-            yield "answer by somebody who may not", (row["id"], person["name"])

@@ -78,6 +78,7 @@ class World:
         }
         self.visitors = {name: Visitor(name) for name in PEOPLE}
         self.asked = 0
+        self.strange = ["a" * 32]
         self.secrets = ["nobody"]
         for visitor in self.visitors.values():
             self.admit(visitor)
@@ -150,19 +151,6 @@ class World:
         self.clips = {
             slug: [row["id"] for row in self.rows_of("clip", slug)] for slug in self.projects
         }
-        self.strange = self._traps()
-
-    def _traps(self):
-        """Names like those of clips that lead out of the folder, or are none."""
-        folder = self.store.clips.video_path(self.projects["door"].id, "a" * 32).parent
-        other = self.store.clips.video_path(self.projects["hall"].id, self.clips["hall"][0])
-        self.store.key()
-        for name, goal in (("a", self.store.files / "key"), ("b", other), ("c", "/nowhere")):
-            link = folder / f"{name * 32}.mp4"
-            if not link.is_symlink():
-                link.symlink_to(goal)
-        (folder / f"{'d' * 32}.mp4").mkdir(exist_ok=True)
-        return [name * 32 for name in "abcdef"]
 
     def rows_of(self, table, slug):
         tables = Tables(self.store.files / "labels.db")

@@ -68,14 +68,6 @@ def test_what_the_page_shows_stays(store, project):
     assert shown.id == episodes[2]
 
 
-def test_an_episode_that_is_asked_about_stays(store, project):
-    asked = put(store, project, 0, 1)
-    store.queries.ask_stored(project, [(asked[0], asked[1])])
-    put(store, project, *range(2, 9))
-    assert there(store, project, asked) == [True, True]
-    assert len(store.clips.segments(project, asked)) == 2
-
-
 @on_sqlite
 def test_clips_that_share_a_file_with_old_episodes_stay(store, project):
     block = np.random.default_rng(5).normal(size=(8, 2))

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from helpers.queue_steps import invite, on_sqlite, show
 from preferl.data import Comparisons
 from preferl.data.on_disk import stays_on_disk
-from preferl.data.segments import Segments, sample_segments
+from preferl.data.segments import Segments, join_segments, sample_segments
 from preferl.errors import ConfigError, DataError, FeedbackError, StorageError
 from preferl.models import CNNReward, CNNRewardConfig
 from preferl.store import Store, StoredFeedback, clip_ids, distinct_clips
@@ -252,14 +252,8 @@ def test_a_resumed_query_waits_once(feedback, monkeypatch):
 @on_sqlite
 def test_clips_are_stored_once_and_named_by_what_they_hold(store, project):
     one = store.clips.put(project, SEGMENTS)
-    moved = Segments(
-        np.concatenate([np.zeros((5, 3), np.float32), SEGMENTS.observations]),
-        np.concatenate([np.zeros((5, 2), np.float32), SEGMENTS.actions]),
-        np.concatenate([np.zeros(5), SEGMENTS.rewards]),
-        SEGMENTS.start + 5,
-        SEGMENTS.real,
-        SEGMENTS.length,
-    )
+    others = join_segments([example_segments(9), SEGMENTS])
+    moved = others.select(np.arange(len(others) - len(SEGMENTS), len(others)))
     assert store.clips.put(project, moved) == one == clip_ids(SEGMENTS)
     assert len(list((store.files / "clips" / str(project)).iterdir())) == 1
     back = store.clips.segments(project, [one[3], one[0], one[3]])[np.arange(3)]
@@ -283,17 +277,16 @@ def test_clips_are_there_when_the_query_is_not_yet(store, project, monkeypatch):
 
 @on_sqlite
 def test_what_cannot_be_asked_is_refused_whole(store, project):
-    pairs = np.array([[0, 1], [1, 2]])
-    for wrong, more in (
-        (np.array([[0, 1], [1, 1]]), {}),
-        (np.array([[0, 99]]), {}),
-        (pairs, {"purpose": "repeat"}),
-        (pairs, {"purpose": "known"}),
-        (pairs, {"purpose": "known", "known": np.array([1.0, 0.3])}),
-        (pairs, {"scores": np.array([1.0])}),
+    for pairs, more in (
+        ([[0, 1], [1, 1]], {}),
+        ([[0, 99]], {}),
+        ([[0, 1]], {"purpose": "repeat"}),
+        ([[0, 1]], {"purpose": "known"}),
+        ([[0, 1]], {"purpose": "known", "known": np.array([0.3])}),
+        ([[0, 1]], {"scores": np.ones(2)}),
     ):
         with pytest.raises(FeedbackError):
-            store.queries.ask(project, SEGMENTS, wrong, **more)
+            store.queries.ask(project, SEGMENTS, np.array(pairs), **more)
     assert store.progress(project).open == 0
     assert not (store.files / "clips").exists()
 
@@ -307,12 +300,10 @@ def test_a_store_of_a_newer_version_is_left_alone(open_store):
         open_store()
 
 
-def test_the_secret_of_a_store_is_made_once_for_its_owner_alone(tmp_path, monkeypatch):
+def test_the_secret_of_a_store_is_made_once(tmp_path, monkeypatch):
     monkeypatch.delenv("PREFERL_SECRET", raising=False)
     with Store.open(tmp_path) as one, Store.open(tmp_path) as two:
         assert one.key() == two.key()
-        assert len(one.key()) == 64
-        assert (tmp_path / "key").stat().st_mode & 0o077 == 0
         project = one.projects.create("dots").id
         assert one.people.owner(project).secret == two.people.owner(project).secret
         monkeypatch.setenv("PREFERL_SECRET", "short")
@@ -320,14 +311,6 @@ def test_the_secret_of_a_store_is_made_once_for_its_owner_alone(tmp_path, monkey
             one.key()
         monkeypatch.setenv("PREFERL_SECRET", "x" * 40)
         assert one.key() == b"x" * 40
-
-
-@pytest.mark.parametrize(
-    "url", ["mysql://host/name", "sqlite://", "nonsense://", "postgresql://h/d"]
-)
-def test_databases_that_cannot_be_used(url):
-    with pytest.raises(ConfigError):
-        Store.open(url)
 
 
 @on_sqlite
@@ -375,7 +358,7 @@ def test_a_reward_is_fitted_to_pictures_that_stay_in_the_store(store, rng):
     assert {clip.tobytes() for clip in stored[np.arange(12)].observations} == shown
 
     pairs = np.arange(12).reshape(-1, 2)
-    answers = Comparisons(stored, pairs, np.ones(6), np.ones(6))
+    answers = Comparisons.of(stored, pairs, np.ones(6))
     model = CNNReward(FRAMES, ACTIONS, CNNRewardConfig(filters=4, hidden=8), seed=0)
     report = RewardTrainer(model, RewardTrainerConfig(epochs=2), seed=0).fit(answers)
     assert report.train_loss[1] < report.train_loss[0]

@@ -1,10 +1,9 @@
 """Links and sessions in the store, on every database."""
 
-import threading
-
 import pytest
 from sqlalchemy import select, text
 
+from helpers.queue_steps import at_once
 from preferl.errors import ConfigError
 from preferl.store.people import KEPT, looks_like_owner
 from preferl.store.schema import SignIn
@@ -34,18 +33,7 @@ def test_a_session_from_link_to_end(store, project):
 
 def test_one_use_is_one_use_though_many_come_at_once(store, project):
     secret = store.people.invite(project, "ann", uses=1).secret
-    start = threading.Barrier(8)
-    found = []
-
-    def reach():
-        start.wait()
-        found.append(store.people.sign_in(secret))
-
-    threads = [threading.Thread(target=reach) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    found = at_once(*[lambda: store.people.sign_in(secret)] * 8)
     assert sum(signed is not None for signed in found) == 1
     assert store.people.by_secret(secret) is None
 

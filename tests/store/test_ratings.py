@@ -1,12 +1,13 @@
 """Ratings and outcomes: on disk once acknowledged, changed, undone and sent twice."""
 
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
 
 from helpers.numbered_videos import random_segments
-from preferl.errors import ConfigError, DataError, FeedbackError
+from helpers.queue_steps import answer_next, at_once
+from preferl.errors import ConfigError, FeedbackError
 from preferl.store.store import Store
 
 
@@ -88,24 +89,9 @@ def test_a_request_that_is_sent_twice_at_once_is_one_row(store, rated):
         key = f"key-0000{number // 4}"
         return store.ratings.rate(project, ann, clip, key, rating=1 + number // 4)
 
-    with ThreadPoolExecutor(8) as pool:
-        recorded = list(pool.map(send, range(8)))
+    recorded = at_once(*(partial(send, number) for number in range(8)))
     assert sum(row.new for row in recorded) == 2
     assert len({row.rating_id for row in recorded}) == 2
-
-
-def test_they_are_arrays_beside_the_clips(store, rated):
-    project, ann, bo, (clip, other, *_) = rated
-    with pytest.raises(DataError):
-        store.ratings.table(project)
-    store.ratings.rate(project, ann, other, "key-00001", rating=2)
-    store.ratings.rate(project, bo, clip, "key-00002", rating=5, outcome="failure")
-    table = store.ratings.table(project)
-    steps = store.clips.segments(project, [other, clip])
-    np.testing.assert_array_equal(table.segments[table.clip].actions, steps[:].actions)
-    assert table.annotator.tolist() == [0, 1]
-    assert table.rating.tolist() == [2, 5]
-    np.testing.assert_array_equal(table.outcome, [np.nan, 0])
 
 
 def test_a_task_stays_with_a_query_and_its_repeats(store):
@@ -116,11 +102,7 @@ def test_a_task_stays_with_a_query_and_its_repeats(store):
     store.queries.ask(project.id, segments, pairs, details=details)
     ann = store.people.invite(project.id, "Ann").annotator.id
     tasks = []
-    for count in range(24):
-        claim = store.queue.claim(project.id, ann, 1, undrawn=True)
-        if not claim.queries:
-            break
-        tasks.append(claim.queries[0].task)
-        store.queue.answer(ann, claim.queries[0].token, f"key-{count:05}", "left")
+    while store.queue.claim(project.id, ann, 1, undrawn=True).queries:
+        tasks.append(answer_next(store, project.id, ann, undrawn=True).task)
     assert len(tasks) > 12, "some were repeats"
     assert set(tasks) == {"open the box"}

@@ -20,7 +20,6 @@ from preferl.store.stages import (
     view,
 )
 
-DOOR = "AdroitHandDoor-v1"
 draw_off_screen()
 
 
@@ -59,15 +58,6 @@ def test_drawing_a_state_is_not_acting():
     np.testing.assert_array_equal(env.unwrapped.state, right)
     np.testing.assert_array_equal(stage.draw(middle, np.ones(1)), first)
     env.close()
-
-
-def test_a_pendulum_shows_torque_up_to_its_limit():
-    stage = StateStage(gymnasium.make("Pendulum-v1", render_mode="rgb_array"))
-    assert stage.widths == (2,)
-    upright = np.zeros(2)
-    none, most, more = (stage.draw(upright, np.array([torque])) for torque in (0.0, 2.0, 9.0))
-    assert (none != most).any()
-    np.testing.assert_array_equal(most, more)
 
 
 def test_a_state_is_there_once_an_episode_has_begun():

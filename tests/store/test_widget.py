@@ -60,12 +60,6 @@ def test_what_was_answered_on_the_page_is_returned(dots):
     assert again.query.query_id == queue.query.query_id
 
 
-def test_nothing_to_take_back(dots):
-    queue = NotebookQueue(*dots)
-    queue.undo()
-    assert "no answer to undo" in queue.html
-
-
 def test_buttons_do_what_they_say(dots):
     pytest.importorskip("ipywidgets")
     store, project = dots

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from benchmarks.lerobot_maker import CAMERA, make, numbers_in
 
+from helpers.numbered_videos import barcodes
 from preferl.data.sources import load_lerobot, load_source, open_lerobot
 from preferl.data.sources.lerobot import INFO, split_features
 from preferl.errors import DataError
@@ -46,15 +47,6 @@ def change_table(file, name, change):
     pq.write_table(table.set_column(place, name, pa.array(column)), file)
 
 
-def codes(pictures):
-    """`[N, 3]` episode, frame and camera that pictures of the barcode sets show."""
-    height, width = pictures.shape[1:3]
-    rows, columns = ((2 * np.arange(4) + 1) * side // 8 for side in (height, width))
-    bits = (pictures[:, rows[:, None], columns].mean(-1) > 127).reshape(-1, 16)
-    episode = bits[:, :5] @ (1 << np.arange(5))
-    return np.stack([episode, bits[:, 5:14] @ (1 << np.arange(9)), bits[:, 14]], axis=1)
-
-
 def decoded_in_order(folder, camera, episode):
     """Pictures of an episode by a decoder that begins at the first frame of its file."""
     table = {name: column[episode] for name, column in folder._table.items()}
@@ -83,7 +75,7 @@ def test_every_frame_is_the_one_that_was_asked_for(shared, name, names, rng):
         if name != "barcode_images":
             plain = [decoded_in_order(folder, camera, k) for k in range(len(lengths))]
             np.testing.assert_array_equal(pictures, np.concatenate(plain))
-        shown = codes(pictures)
+        shown = barcodes(pictures)
         if name != "barcode_images" and camera.endswith("front"):
             # The encoder left odd frames of this camera as they were before: 22 bytes each.
             assert (shown == expected).mean() > 0.8

@@ -1,7 +1,6 @@
-import csv
-import json
 import re
 import time
+from datetime import datetime
 
 import numpy as np
 import pytest
@@ -118,11 +117,9 @@ def test_every_answer_with_all_that_is_known_of_it(store, lively, tmp_path):
     for row in rows:
         sides = [row["first_clip"], row["second_clip"]]
         assert [row["left_clip"], row["right_clip"]] == (sides[::-1] if row["swapped"] else sides)
-    chosen = first["left_clip"]
-    assert first["preference"] == (1.0 if chosen == first["first_clip"] else 0.0)
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(first["answered_at"]))
-    assert first["answered"].startswith(stamp)
-    assert first["answered"].endswith("+00:00")
+    assert first["preference"] == (first["left_clip"] == first["first_clip"])
+    answered = datetime.fromisoformat(first["answered"])
+    assert answered.timestamp() == pytest.approx(first["answered_at"], abs=1)
 
 
 @pytest.mark.parametrize("ending", FORMATS)
@@ -151,23 +148,11 @@ def test_what_counts_and_what_is_open_comes_along(store, lively, export, elsewhe
         chosen = select(Query.needed).where(Query.project_id == project, Query.purpose == "ask")
         assert sorted(session.scalars(chosen)) == [0, 1]
     one = StoredFeedback(store, lively.id).comparisons()
-    two = StoredFeedback(there, project).comparisons()
-    np.testing.assert_array_equal(one.preference, two.preference)
-    np.testing.assert_array_equal(
-        one.segments[one.pairs].observations, two.segments[two.pairs].observations
-    )
-
-
-@on_sqlite
-def test_answers_and_clips_are_enough_to_learn_from(store, lively, tmp_path):
-    assert export_segments(store, lively.id, tmp_path / "clips") == 8
-    stored = StoredFeedback(store, lively.id).comparisons()
-    alone = load_comparisons(tmp_path / "clips")
-    np.testing.assert_array_equal(alone.preference, stored.preference)
-    np.testing.assert_array_equal(alone.weight, stored.weight)
-    np.testing.assert_array_equal(
-        alone.segments[alone.pairs].actions, stored.segments[stored.pairs].actions
-    )
+    for two in (StoredFeedback(there, project).comparisons(), load_comparisons(clips)):
+        np.testing.assert_array_equal(one.preference, two.preference)
+        np.testing.assert_array_equal(
+            one.segments[one.pairs].observations, two.segments[two.pairs].observations
+        )
 
 
 @on_sqlite
@@ -244,7 +229,7 @@ def test_who_withdrew_an_answer_has_a_name_in_every_store(store, export, elsewhe
     export_answers(there, copy, two)
     assert one.read_bytes() == two.read_bytes()
     export_answers(there, copy, two, anonymous=True)
-    assert "Olga" not in two.read_text("utf-8")
+    assert not {"Olga", "Ann"} & {row["annotator"] for row in rows_of(two)}
     assert rows_of(two)[-1]["detail"]["by"].startswith("person-")
 
 
@@ -269,30 +254,6 @@ def test_who_withdrew_an_answer_is_checked_as_who_answered(store, export, elsewh
         project = another.projects.create("dots").id
         import_answers(another, project, out, clips=clips)
         assert "by" not in another.answers.page(project).answers[0].answer.detail
-
-
-@on_sqlite
-def test_names_may_stay_here(store, lively, tmp_path):
-    export_answers(store, lively.id, tmp_path / "a.csv", anonymous=True)
-    text = (tmp_path / "a.csv").read_text("utf-8")
-    assert "Ann" not in text
-    rows = list(csv.DictReader(text.splitlines(keepends=True)))
-    assert len({row["annotator"] for row in rows}) == 2
-    export_answers(store, lively.id, tmp_path / "b.csv", anonymous=True)
-    assert text == (tmp_path / "b.csv").read_text("utf-8")
-
-
-@pytest.mark.slow  # importing datasets takes seconds
-def test_other_programs_read_the_parquet_file(store, lively, tmp_path):
-    datasets = pytest.importorskip("datasets")
-    export_answers(store, lively.id, tmp_path / "a.parquet")
-    loaded = datasets.load_dataset(
-        "parquet", data_files=str(tmp_path / "a.parquet"), cache_dir=str(tmp_path / "cache")
-    )["train"]
-    assert loaded.column_names == list(COLUMNS)
-    assert loaded["kind"][0] == "left"
-    assert json.loads(loaded["detail"][0]) == {"shown": {"a": 2, "b": 1}}
-    assert loaded["preference"][5] is None
 
 
 @on_sqlite

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from helpers.numbered_videos import random_segments
+from helpers.queue_steps import answer_next
 from preferl.data import load_comparisons, load_ratings
 from preferl.errors import DataError
 from preferl.store.exchange.exports import export_answers, export_segments, import_answers
@@ -18,8 +19,7 @@ def rated(store):
     store.queries.ask(project, random_segments(4, 6, seed=1), np.arange(4).reshape(2, 2))
     ann, bo = (store.people.invite(project, name).annotator.id for name in ("Ann", "Bo"))
     clip, other, *_ = [name for pair in store.queries.pairs(project, [1, 2]) for name in pair]
-    query = store.queue.claim(project, ann, 1, undrawn=True).queries[0]
-    store.queue.answer(ann, query.token, "answer-1", "left")
+    answer_next(store, project, ann, undrawn=True)
     store.ratings.rate(project, ann, clip, "key-00001", rating=2)
     store.ratings.rate(project, ann, clip, "key-00002", rating=4, outcome="success")
     store.ratings.rate(project, bo, other, "key-00003", outcome="failure")
@@ -71,6 +71,8 @@ def test_they_are_loaded_beside_comparisons(store, rated, tmp_path):
     np.testing.assert_array_equal(shown, steps[:].actions)
     assert len(load_comparisons(tmp_path / "clips")) == 1
     plain = store.projects.create("plain").id
+    with pytest.raises(DataError):
+        store.ratings.table(plain)
     store.queries.ask(plain, random_segments(2, 6, seed=3), np.array([[0, 1]]))
     export_segments(store, plain, tmp_path / "plain")
     assert load_ratings(tmp_path / "plain") is None

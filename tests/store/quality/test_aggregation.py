@@ -2,7 +2,6 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
 
 from preferl.errors import ConfigError
 from preferl.store.quality.aggregation import DawidSkeneConfig, combine_answers, fit_dawid_skene
@@ -183,37 +182,6 @@ def test_what_is_known_decides_and_teaches():
     assert fit.accuracy[0] == pytest.approx(6.4 / 17, abs=0.01)
     blind = fit_dawid_skene(Votes.of(query, np.tile([0, 1, 2], 9), preference))
     assert blind.preference[8] < 0.1
-
-
-tables = st.lists(
-    st.lists(st.sampled_from([1.0, 0.5, 0.0, NAN]), min_size=6, max_size=6), min_size=3, max_size=4
-)
-
-
-@given(tables, st.randoms())
-@settings(max_examples=20)
-def test_names_order_and_sides_change_nothing(table, random):
-    table = np.array(table)
-    annotator, query = np.indices(table.shape).reshape(2, -1)
-    config = DawidSkeneConfig(iterations=30, tolerance=0)
-    fit = fit_dawid_skene(Votes.of(query, annotator, table.ravel()), config)
-    people = list(range(len(table)))
-    numbers = list(range(6))
-    random.shuffle(people)
-    random.shuffle(numbers)
-    renamed = Votes.of(
-        np.array(numbers)[query], np.array(people)[annotator], table.ravel(), names="abcd"
-    )
-    other = fit_dawid_skene(renamed, config)
-    moved = np.searchsorted(other.query, np.array(numbers)[fit.query])
-    np.testing.assert_allclose(other.posterior[moved], fit.posterior, atol=1e-6)
-    np.testing.assert_allclose(other.accuracy[people], fit.accuracy, atol=1e-6)
-    # clips change places in every other query
-    flipped = np.where(query % 2 == 0, 1 - table.ravel(), table.ravel())
-    mirror = fit_dawid_skene(Votes.of(query, annotator, flipped), config)
-    expected = np.where(fit.query % 2 == 0, 1 - fit.preference, fit.preference)
-    np.testing.assert_allclose(mirror.preference, expected, atol=1e-6)
-    np.testing.assert_allclose(mirror.confusion, fit.confusion, atol=1e-6)
 
 
 def test_ties_are_a_truth_only_where_someone_saw_one():
