@@ -57,13 +57,9 @@ def test_next_observations_end_with_the_final_one():
     following = episodes.next_observations
     np.testing.assert_array_equal(following[0], episodes.observations[1])
     np.testing.assert_array_equal(following[[1, 4]], episodes.final_observations)
-
-
-def test_next_observations_of_dictionaries():
-    episodes = _episodes((2, 3))
-    following = _as_dictionary(episodes).next_observations
-    np.testing.assert_array_equal(following["arm"], episodes.next_observations)
-    np.testing.assert_array_equal(following["eye"], episodes.next_observations[:, 0])
+    keyed = _as_dictionary(episodes).next_observations
+    np.testing.assert_array_equal(keyed["arm"], following)
+    np.testing.assert_array_equal(keyed["eye"], following[:, 0])
 
 
 @pytest.mark.parametrize(
@@ -138,9 +134,3 @@ def test_termination_only_at_an_end():
 def test_shapes_must_agree(change, match):
     with pytest.raises(DataError, match=match):
         replace(_episodes(), **change)
-
-
-def test_construction_copies_nothing():
-    observations = np.zeros((5, 2))
-    episodes = replace(_episodes(), observations=observations)
-    assert np.shares_memory(episodes.observations, observations)

@@ -42,38 +42,23 @@ def test_split_by_pair_is_disjoint_also_for_repeated_and_swapped_pairs(pairs, sh
     assert len(_questions(held)) == round(questions * share)
 
 
-def test_split_finds_equal_windows_under_different_numbers(rng):
-    segments = cut(numbered_episodes([40]), np.array([0, 10, 0, 10, 20, 30]), 4)
-    pairs = np.array([[0, 1], [3, 2], [4, 5], [2, 1]])
-    train, held = split(
-        Comparisons(segments, pairs, np.ones(4), np.ones(4)), rng, validation=0.5, by="pair"
-    )
-    assert sorted([len(train), len(held)]) == [1, 3]
+def _small_world():
+    """8 pairs of 16 different windows and, after them, the same 8 the other way round.
 
-
-def _small_world(segments, length=6):
-    """Windows that begin and end with the same step and differ between, each stored twice."""
-    middle = np.arange(segments)[:, None] // 2 ** np.arange(length - 2) % 2
-    ends = np.zeros((segments, 1), int)
-    steps = np.concatenate([ends, middle, ends], axis=1).ravel()  # [N, L] to [N * L]
-    start = np.tile(np.arange(segments) * length, 2)
+    All windows begin and end with the same step and differ between; each is stored twice.
+    """
+    middle = np.arange(16)[:, None] // 2 ** np.arange(4) % 2
+    steps = np.pad(middle, ((0, 0), (1, 1))).ravel()  # [16, L] to [16 * L]
+    start = np.tile(np.arange(16) * 6, 2)
     nothing = np.zeros(len(steps))
-    whole = np.full(len(start), length)
-    return Segments(steps, np.zeros((len(steps), 1)), nothing, start, whole, length)
-
-
-def _small_world_pairs(by_twos):
-    """8 pairs of 16 different windows and, after them, the same 8 the other way round."""
-    segments = _small_world(16)
-    first = np.arange(0, 16, 2)
-    pairs = np.stack([first, first + 1], axis=1)
-    pairs = np.concatenate([pairs, pairs[:, ::-1] + 16]) if by_twos else pairs
-    return Comparisons(segments, pairs, np.ones(len(pairs)), np.ones(len(pairs)))
+    segments = Segments(steps, nothing[:, None], nothing, start, np.full(len(start), 6), 6)
+    pairs = np.arange(16).reshape(8, 2)
+    return Comparisons.of(segments, np.concatenate([pairs, pairs[:, ::-1] + 16]), np.ones(16))
 
 
 @pytest.mark.parametrize("by", ["pair", "clip"])
 def test_split_keeps_pairs_of_clips_together_that_are_stored_twice(rng, by):
-    comparisons = _small_world_pairs(by_twos=True)
+    comparisons = _small_world()
     train, held = split(comparisons, rng, validation=0.5, by=by)
     assert (len(train), len(held)) == (8, 8)
     assert {row % 8 for row in train.pairs[:, 0] // 2}.isdisjoint(held.pairs[:, 0] // 2 % 8)

@@ -33,17 +33,8 @@ def test_windows_equal_a_loop(lengths, length):
     expected_rows, expected_mask = _by_loop(starts, length)
     np.testing.assert_array_equal(rows, expected_rows)
     np.testing.assert_array_equal(mask, expected_mask)
-
-
-@settings(max_examples=30)
-@given(LENGTHS, st.integers(1, 12))
-def test_chosen_windows_are_rows_of_all(lengths, length):
-    starts = _starts(lengths)
-    chosen = np.arange(len(starts))[::2]
-    rows, mask = window_indices(starts, length, chosen)
-    all_rows, all_mask = window_indices(starts, length)
-    np.testing.assert_array_equal(rows, all_rows[chosen])
-    np.testing.assert_array_equal(mask, all_mask[chosen])
+    some = window_indices(starts, length, np.arange(len(starts))[::2])
+    np.testing.assert_array_equal(some, (rows[::2], mask[::2]))
 
 
 def _reset_times(rng, steps, environments):

@@ -124,13 +124,6 @@ def test_a_bound_drops_the_oldest_and_frees_their_steps(read):
     assert feedback.asked == 5
 
 
-def test_a_bound_smaller_than_one_call_keeps_its_newest():
-    feedback = InstantFeedback(Saying([0.1, 0.2, 0.3]), 0, max_comparisons=1)
-    feedback.ask(windows(4), neighbours(3))
-    assert feedback.comparisons().preference.tolist() == [0.3]
-    assert feedback.comparisons().segments.steps == 4
-
-
 @pytest.mark.parametrize(
     ("answer", "words"),
     [

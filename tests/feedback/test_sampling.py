@@ -9,7 +9,7 @@ import scipy
 from hypothesis import given, strategies as st
 
 from helpers.clips import at
-from preferl.data import Comparisons, Segments
+from preferl.data import Segments
 from preferl.data.arrays import load_segments, save_segments
 from preferl.errors import ConfigError, FeedbackError
 from preferl.feedback import (
@@ -52,11 +52,6 @@ def test_pairs_are_as_distinct_and_even_as_can_be(players, count, seed):
         assert often.max() == -(-count // possible)
     shown = np.bincount(pairs.ravel(), minlength=players)
     assert np.ptp(shown) <= 2  # one bye a round, and the last round may be cut short
-
-
-def test_enough_windows_are_shown_once_each(rng):
-    pairs = UniformPairs()(windows(40), 20, rng)
-    assert sorted(pairs.ravel()) == list(range(40))
 
 
 @pytest.mark.parametrize("players", [5, 6])
@@ -246,14 +241,6 @@ def test_the_order_in_a_pair_does_not_matter(function, rng):
     np.testing.assert_allclose(function(logits), function(-logits))
 
 
-@pytest.mark.parametrize("function", VARIANCES)
-def test_a_variance_over_one_member_is_refused_with_a_way_out(
-    function,
-):
-    with pytest.raises(FeedbackError, match=r"at least 2.*ensemble"):
-        function(np.zeros((1, 3)))
-
-
 def offering(pairs):
     def candidates(segments, count, rng):
         return np.array(pairs)
@@ -333,13 +320,6 @@ def test_units_of_features_do_not_matter(rng):
     )
 
 
-def test_what_was_asked_already_is_kept_away_from():
-    asked = Comparisons.of(at(10, 10), np.array([[0, 1]]), np.array([1.0]))
-    segments = at(10, 10, 0, 0, 9, 9)
-    sampler = CoveringPairs(offering([[0, 1], [2, 3], [4, 5]]), asked=lambda: asked)
-    assert sampler(segments, 2, np.random.default_rng(0)).tolist() == [[2, 3], [4, 5]]
-
-
 def test_a_feedback_without_answers_has_nothing_to_keep_away_from(
     rng,
 ):
@@ -363,12 +343,3 @@ def test_features_that_cannot_be_used_are_refused(features):
 def test_too_few_candidates_are_refused(rng):
     with pytest.raises(FeedbackError, match="at least 2, got 1"):
         CoveringPairs(offering([[0, 1]]))(at(0, 1, 2), 2, rng)
-
-
-def test_it_keeps_the_contract():
-    for sampler in (CoveringPairs(), UniformPairs(), InformativePairs(two_members)):
-        check_sampler(sampler)
-
-
-def two_members(segments):
-    return np.stack([np.arange(len(segments)), np.zeros(len(segments))])

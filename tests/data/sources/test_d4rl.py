@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from preferl.data import Task
-from preferl.data.sources import load_d4rl, load_demonstrations, load_pickle
+from preferl.data.sources import load_d4rl
 from preferl.data.sources.d4rl import qlearning_view
 from preferl.errors import DataError
 
@@ -126,21 +126,3 @@ def test_columns_with_an_axis_of_one(tmp_path):
 def test_arrays_that_do_not_fit_are_named(tmp_path, changes, named):
     with pytest.raises(DataError, match=rf"data\.hdf5.*{named}"):
         load_d4rl(_file(tmp_path, **changes))
-
-
-def test_the_door_file_has_the_rows_of_the_demonstrations(shared, tmp_path):
-    # D4RL made door-human-v1 of these demonstrations, each cut off at its last step.
-    folder = shared / "data/adroit-door-human"
-    demonstrations = load_pickle(folder / "door-v0_demos.pickle")
-    arrays = {
-        key: np.concatenate([np.asarray(one[key]) for one in demonstrations])
-        for key in ("observations", "actions", "rewards")
-    }
-    ends = np.cumsum([len(one["rewards"]) for one in demonstrations]) - 1
-    rows = np.arange(len(arrays["rewards"]))
-    marks = {"terminals": np.zeros(len(rows), bool), "timeouts": np.isin(rows, ends)}
-    found = load_d4rl(_file(tmp_path, arrays | marks), task="door-human-v1")
-    expected = load_demonstrations(folder / "door-v0_demos.pickle")
-    assert found.steps == 6704
-    for name in ("observations", "actions", "rewards", "final_observations", "lengths"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))

@@ -90,13 +90,9 @@ def test_the_last_observation_becomes_the_final_one(tmp_path):
     assert not episodes.terminated.any()
     assert episodes.next_observations[:, 0].tolist() == [1, 2, 3, 11, 12]
     assert type(episodes.observations) is np.ndarray
-
-
-def test_every_step_can_be_kept(tmp_path):
-    file = _save(tmp_path / "a.pickle", [_demonstration(4), _demonstration(3, start=10)])
-    episodes = load_demonstrations(file, drop_last=False)
-    assert episodes.lengths.tolist() == [4, 3]
-    assert episodes.final_observations[:, 0].tolist() == [3, 12]
+    whole = load_demonstrations(file, drop_last=False)
+    assert whole.lengths.tolist() == [4, 3]
+    assert whole.final_observations[:, 0].tolist() == [3, 12]
 
 
 @pytest.mark.parametrize(
@@ -165,17 +161,3 @@ def test_folders_in_the_order_of_names(tmp_path):
     _save_stack(tmp_path / "a.npz", **_arrays(1))
     episodes = load_stacked(tmp_path)
     assert episodes.rewards[episodes.starts].tolist() == [0, 100, 104]
-
-
-def test_recorded_sweeps(shared):
-    episodes = load_stacked(shared / "data/metaworld-sweep-into")
-    assert len(episodes) == 40
-    assert set(episodes.lengths) == {499}
-    assert episodes.observations.shape == (40 * 499, 39)
-    assert not episodes.terminated.any()
-    # Each observation repeats the one before; at a reset there is none, so it repeats itself.
-    observations = episodes.observations.reshape(40, 499, 39)
-    np.testing.assert_array_equal(observations[:, 2:, 18:36], observations[:, 1:-1, :18])
-    assert (
-        (episodes.final_observations[:, :18] != episodes.final_observations[:, 18:36]).any(1).all()
-    )

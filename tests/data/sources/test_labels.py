@@ -153,16 +153,6 @@ def test_pt_folders_that_cross_an_end_are_of_other_data(tmp_path):
     assert len(load_labels(crossing, numbered_episodes(), crossing="keep").comparisons) == 3
 
 
-@pytest.mark.parametrize("name", [name for name, *_ in PT_SETS if name.startswith("antmaze")])
-def test_antmaze_labels_stay_inside_episodes_of_1000_steps(shared, name):
-    folder = shared / "data/preference-transformer-human-labels" / name
-    assert load_labels(folder, numbered_episodes([1000] * 999)).report.crossing == 0
-    with pytest.raises(DataError, match="does not fit these episodes"):
-        load_labels(folder, numbered_episodes([1001] * 999))
-    with pytest.raises(DataError, match="does not belong to these episodes"):
-        load_labels(folder, numbered_episodes([1000] * 998))
-
-
 def test_labels_of_other_data_are_noticed(tmp_path):
     with pytest.raises(DataError, match=r"does not belong.*\[0, 20\] of these 25 steps.*\[0, 30\]"):
         load_labels(_unirlhf(tmp_path), numbered_episodes((25,)))
@@ -282,12 +272,3 @@ def test_questions_stay_inside_long_episodes_but_the_last():
     assert 0.4 < (starts >= 25).mean() < 0.6  # episodes are drawn evenly, whatever their length
     assert np.isnan(rows.preference).all()
     assert (len(rows), rows.length) == (300, 10)
-
-
-def test_published_computed_answers_are_those_of_the_true_reward(shared):
-    folder = shared / "data/adroit-door-human"
-    episodes = load_demonstrations(folder / "door-v0_demos.pickle")
-    rows = read_labels(folder / "door-human-v1_fake_labels")
-    ours = scripted_preferences(rows, episodes, crossing="keep").preference
-    assert len(ours) == 1600
-    assert (ours == rows.preference).mean() > 0.98  # 0.5 where rewards are shuffled

@@ -81,11 +81,16 @@ def test_nested_observations_and_discrete_actions():
     assert episodes.actions.tolist() == [0, 2, 1]
 
 
-def test_states_come_from_the_infos():
-    infos = {"qpos": np.arange(8.0).reshape(4, 2), "qvel": np.ones((4, 1))}
-    one = _buffer(3, np.zeros((4, 2)), np.zeros((3, 2)), infos=infos)
-    episodes = load_minari(_create([one], BOX, BOX))
-    assert episodes.states.tolist() == [[0, 1, 1], [2, 3, 1], [4, 5, 1]]
+def test_states_come_from_the_infos_and_others_are_not_read():
+    positions = np.arange(8.0).reshape(4, 2)
+    for infos, states in (
+        ({"qpos": positions, "qvel": np.ones((4, 1))}, [[0, 1, 1], [2, 3, 1], [4, 5, 1]]),
+        ({"words": ["a", "bc", "d", "e"], "state": positions}, [[0, 1], [2, 3], [4, 5]]),
+    ):
+        name = f"test/{'-'.join(infos)}-v0"
+        one = _buffer(3, np.zeros((4, 2)), np.zeros((3, 2)), infos=infos)
+        _create([one], BOX, BOX, name)
+        assert load_minari(name).states.tolist() == states
 
 
 def test_an_environment_that_a_data_set_names_is_not_imported(tmp_path, monkeypatch):
@@ -152,9 +157,3 @@ def test_pictures_of_another_size_than_their_space():
     metadata.write_text(json.dumps(about))
     with pytest.raises(DataError, match=r"shape \(40, 32, 3\) .*got 32 x 32 pixels"):
         load_minari("test/door/human-v0")
-
-
-def test_infos_that_nobody_needs_are_not_read():
-    infos = {"words": ["a", "bc", "d", "e"], "state": np.arange(8.0).reshape(4, 2)}
-    _create([_buffer(3, np.zeros((4, 2)), np.zeros((3, 2)), infos=infos)], BOX, BOX)
-    assert load_minari("test/door/human-v0").states.tolist() == [[0, 1], [2, 3], [4, 5]]
