@@ -88,13 +88,3 @@ def test_games_are_seen_without_their_scores(game):
         assert (terminated, truncated) == (False, step == 29)
     assert seen[:, ~hidden].any()
     env.close()
-
-
-@needs_atari
-def test_a_lost_game_goes_on_unseen():
-    env = make_atari("Breakout", length=400)
-    env.reset(seed=0)
-    env.action_space.seed(0)
-    infos = [env.step(env.action_space.sample())[-1] for _ in range(400)]
-    assert any(info["game_over"] for info in infos)
-    env.close()

@@ -1,7 +1,6 @@
 """Goals of Meta-World's tasks: the seed decides them, their distribution is Meta-World's own."""
 
 from contextlib import closing
-from dataclasses import replace
 
 import gymnasium
 import numpy as np
@@ -12,7 +11,7 @@ from preferl.envs.config import EnvConfig
 from preferl.envs.factory import env_factory
 from preferl.envs.meta_world import SeededGoals
 from preferl.errors import ConfigError
-from preferl.online import DatasetConfig, SACConfig, record_dataset
+from preferl.online import DatasetConfig
 from preferl.presets import load_preset
 
 TASKS = ("button-press-topdown", "handle-pull-side")
@@ -95,24 +94,6 @@ def test_recorded_observations_are_in_the_range_of_these(shared):
         seen = np.array([env.reset(seed=seed)[0] for seed in range(200)])
     for bound in (np.min, np.max):
         np.testing.assert_allclose(bound(seen, axis=0), bound(recorded, axis=0), atol=0.01)
-
-
-@pytest.mark.nightly  # other recordings that were stopped go on in tests of every run
-def test_a_recording_that_was_stopped_within_an_episode_goes_on_as_if_it_had_not(tmp_path):
-    pytest.importorskip("metaworld", reason="metaworld is not installed")
-    small = SACConfig(hidden=(8,), batch_size=8, learning_starts=50, train_freq=20)
-    settings = from_json(DatasetConfig, load_preset("sweep-into", "data"))
-    settings = replace(settings, train_steps=300, checkpoint_every=140, eval_episodes=1)
-    settings = replace(settings, algorithm=small, max_episode_steps=100)
-    whole = record_dataset(settings, tmp_path / "whole", report_to=())
-
-    def stop(_doing, done, _total):
-        if done >= 200:
-            raise KeyboardInterrupt
-
-    how = {"report_to": ()}
-    assert record_dataset(settings, tmp_path / "cut", on_progress=stop, **how)["interrupted"]
-    assert record_dataset(settings, tmp_path / "cut", resume=True, **how)["id"] == whole["id"]
 
 
 def test_other_environments_are_refused():

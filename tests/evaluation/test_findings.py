@@ -210,21 +210,6 @@ def test_a_pair_that_is_asked_in_two_rounds_is_the_same():
     assert ties_and_contradictions(twice) == (0.0, 0.5)
 
 
-def test_pairs_are_the_same_by_what_their_clips_hold():
-    elsewhere = asked_in_rounds((0, 1), (3, 2), observations=[1, 2, 1, 2])
-    assert ties_and_contradictions(elsewhere) == (0.0, 1.0)
-    others = asked_in_rounds((0, 1), (3, 2), observations=[1, 2, 1, 3])
-    np.testing.assert_array_equal(ties_and_contradictions(others), (0.0, np.nan))
-
-
-def test_clips_of_pictures_and_vectors_are_compared_by_both():
-    seen = {"eye": np.zeros((4, 2, 2), np.uint8), "joints": np.array([[1.0], [2.0], [1.0], [3.0]])}
-    rows = np.arange(4)
-    clips = Segments(seen, np.zeros((4, 1)), np.zeros(4), rows, np.ones(4, int), 1)
-    one = Comparisons.of(clips, np.array([[0, 1], [1, 2], [0, 3]]), np.array([1.0, 1.0, 0.0]))
-    assert ties_and_contradictions(one) == (0.0, 1.0)
-
-
 @pytest.mark.parametrize(
     ("given", "ties"),
     [

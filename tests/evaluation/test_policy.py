@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from preferl.errors import ConfigError, DataError
+from preferl.errors import ConfigError
 from preferl.evaluation import PolicyReport, evaluate_policy
 
 
@@ -109,13 +109,3 @@ def test_success_at_any_step_counts():
     assert report.success.tolist() == [False, False, True, True, True]
     assert report.success_rate == 0.6
     assert evaluate_policy(Twos(), Countdown, episodes=2, seed=0).success is None
-
-
-def test_reports_come_back_number_for_number():
-    for success in (None, np.array([True, False])):
-        report = PolicyReport(np.array([0.1, -1 / 3]), np.array([3, 4]), success)
-        again = PolicyReport.from_json(json.loads(json.dumps(report.to_json())))
-        assert again.to_json() == report.to_json()
-        assert again.returns.tolist() == report.returns.tolist()
-    with pytest.raises(DataError, match="returns"):
-        PolicyReport.from_json({"returns": [1.0]})

@@ -1,6 +1,4 @@
 import re
-import subprocess
-import sys
 from html.parser import HTMLParser
 
 import numpy as np
@@ -177,13 +175,6 @@ def test_success_is_shown_where_an_environment_reports_it(rng):
     report = run_report("Run", policies=policies(rng), taught="taught", reward=reward_report())
     assert "success" not in report.sections[0].tables[0].columns
     assert "Success" not in [fact.label for fact in report.facts]
-
-
-def test_importing_evaluation_is_cheap():
-    heavy = {"torch", "matplotlib", "av", "jinja2", "stable_baselines3"}
-    code = f"import sys, preferl.evaluation; print(sorted({heavy} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 def test_sections_and_tables_without_content_are_left_out():

@@ -5,7 +5,7 @@ import pytest
 
 from preferl.data import Episodes, window_indices
 from preferl.errors import ConfigError, ModelError
-from preferl.evaluation import epic_distance, oracle, step_rewards
+from preferl.evaluation import epic_distance, step_rewards
 
 
 @pytest.fixture
@@ -39,10 +39,6 @@ def unrelated(s, a, following):
     return np.asarray(np.sin(40 * s[:, 2] * a[:, 0] + 20 * a[:, 1] ** 2))
 
 
-def of_steps(observations, actions):
-    return base(observations, actions, observations)
-
-
 def distance(first, second, episodes, discount=0.9):
     rng = np.random.default_rng(0)
     return epic_distance(first, second, episodes, discount=discount, rng=rng)
@@ -71,10 +67,6 @@ def test_by_hand_on_a_state_and_two_actions():
         block, np.array([[0.0], [1.0]]), np.zeros(2), np.zeros(2, bool), block[:1], np.array([2])
     )
     assert distance(lambda s, a, f: a[:, 0], lambda s, a, f: 1 - a[:, 0], flip) == pytest.approx(1)
-
-
-def test_a_learned_reward_without_any_shaping(episodes):
-    assert distance(oracle(of_steps), shaped, episodes) == pytest.approx(0, abs=1e-6)
 
 
 def test_discount_and_history_are_checked(episodes):

@@ -60,28 +60,13 @@ class Earning:
 
 def test_what_a_step_holds():
     steps = list(islice(rollout(Earning(), Worlds()), 4))
-    assert [step.observations[:, 0].tolist() for step in steps] == [
-        [0, 0, 0],
-        [1, 1, 1],
-        [0, 2, 2],
-        [1, 0, 3],
-    ]
-    assert [step.following[:, 0].tolist() for step in steps][:3] == [
-        [1, 1, 1],
-        [0, 2, 2],
-        [1, 0, 3],
-    ]
-    assert [step.starts.tolist() for step in steps[1:]] == [
-        [False, False, False],
-        [True, False, False],
-        [False, True, False],
-    ]
-    assert [step.episodes.tolist() for step in steps] == [
-        [0, 1, 2],
-        [0, 1, 2],
-        [3, 1, 2],
-        [3, 4, 2],
-    ]
+    seen = [step.observations[:, 0].tolist() for step in steps]
+    assert seen == [[0, 0, 0], [1, 1, 1], [0, 2, 2], [1, 0, 3]]
+    assert [step.following[:, 0].tolist() for step in steps[:3]] == seen[1:]
+    starts = [step.starts.tolist() for step in steps]
+    assert starts == [[True] * 3, [False] * 3, [True, False, False], [False, True, False]]
+    episodes = [step.episodes.tolist() for step in steps]
+    assert episodes == [[0, 1, 2], [0, 1, 2], [3, 1, 2], [3, 4, 2]]
     assert steps[3].actions.tolist() == [4, 5, 6]
     assert steps[3].dones.tolist() == [True, False, True]
     assert steps[0].learned is None

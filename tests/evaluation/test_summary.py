@@ -7,6 +7,7 @@ from preferl.evaluation.summary import findings_section, trust_section
 
 def test_findings_are_a_section_of_their_own():
     found = (Finding("at_chance", "It <guesses>.", ("ask more",)), Finding("stuck", "So.", ("go",)))
+    assert findings_section(()).is_empty
     section = findings_section(found)
     assert section.title == "What to look at"
     assert section.text == (
@@ -14,10 +15,6 @@ def test_findings_are_a_section_of_their_own():
         "stuck: So. What to try: (1) go.",
     )
     assert "It &lt;guesses&gt;." in render(Report("A run", sections=(section,)))
-
-
-def test_where_nothing_was_found_there_is_none():
-    assert findings_section(()).is_empty
 
 
 def test_trust_is_a_table_by_name_with_half_its_interval():

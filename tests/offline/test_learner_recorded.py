@@ -103,19 +103,3 @@ def test_updates_that_are_replayed_are_those_that_are_not(kind, precision, dropo
         np.testing.assert_allclose(metrics[name], values, rtol=1e-3, atol=1e-4, err_msg=name)
     for name, tensor in usual.state().items():
         torch.testing.assert_close(replayed.state()[name], tensor, rtol=1e-3, atol=1e-4, msg=name)
-
-
-@pytest.mark.parametrize("kind", [IQL, BehaviourCloning], ids=lambda kind: kind.__name__)
-@pytest.mark.parametrize("dropout", [0.0, 0.1])
-def test_a_run_that_was_stopped_goes_on_exactly(kind, dropout):
-    config = replace(LEARNERS[kind], dropout=dropout)
-    steps = Transitions.of(EPISODES, device="cuda")
-    whole, first, second = (
-        kind(*SPACES, config, seeds=[0, 1], steps=80, device="cuda") for _ in range(3)
-    )
-    whole.fit(steps, 70)
-    first.fit(steps, 41)
-    second.load_state(first.state())
-    second.fit(steps, 29)
-    for name, tensor in whole.state().items():
-        torch.testing.assert_close(tensor, second.state()[name], rtol=1e-4, atol=1e-5, msg=name)

@@ -66,10 +66,11 @@ def test_actions_beyond_a_tanh_are_noticed_where_there_are_no_bounds():
 
 
 def test_dictionaries_lie_in_the_order_of_their_keys_however_nested():
-    nested = {"b": np.ones((2, 1)), "a": {"y": np.full((2, 1, 2), 2.0), "x": np.zeros((2, 1))}}
-    flat = {"a/x": np.zeros((2, 1)), "a/y": np.full((2, 1, 2), 2.0), "b": np.ones((2, 1))}
-    assert flat_observations(nested).tolist() == [[0, 2, 2, 1]] * 2
-    assert flat_observations(flat).tolist() == flat_observations(nested).tolist()
+    arrays = {"x": np.zeros((2, 1)), "y": np.full((2, 1, 2), 2.0), "b": np.ones((2, 1))}
+    nested = {"b": arrays["b"], "a": {key: arrays[key] for key in "yx"}}
+    flat = {"a/x": arrays["x"], "a/y": arrays["y"], "b": arrays["b"]}
+    for given in (nested, flat):
+        assert flat_observations(given).tolist() == [[0, 2, 2, 1]] * 2
     box = spaces.Box(-1, 1, (2, 3))
     assert observation_size(spaces.Dict({"a": box, "b": spaces.Dict({"c": box})})) == 12
     with pytest.raises(SpaceError, match="Box of floats"):

@@ -8,7 +8,6 @@ from preferl.errors import SpaceError
 from preferl.testing.worlds import (
     PointWorld,
     linear_reward,
-    make_episodes,
     sample_steps,
 )
 
@@ -40,13 +39,3 @@ def test_a_space_of_another_kind_is_refused(rng):
         sample_steps(spaces.Text(5), 3, rng)
     with pytest.raises(SpaceError):
         sample_steps(spaces.Dict(a=spaces.Text(5)), 3, rng)
-
-
-def test_every_other_episode_terminates(rng):
-    episodes = make_episodes(rng, [2, 3, 1])
-    assert np.flatnonzero(episodes.terminated).tolist() == [1, 5]
-    assert episodes.lengths.tolist() == [2, 3, 1]
-    expected = linear_reward(episodes.observations, episodes.actions)
-    np.testing.assert_allclose(episodes.rewards, expected, rtol=1e-6)
-    steps = make_episodes(rng, [4], reward=lambda seen, acted: seen[:, 0] * 0 + len(acted))
-    assert steps.rewards.tolist() == [4, 4, 4, 4]

@@ -33,7 +33,7 @@ class EnoughError(Exception):
     """Breaks off training."""
 
 
-def losses_of(episodes, folder, steps, stop=0, go_on=True):
+def losses_of(episodes, folder, steps, stop=0, go_on=True, config=SMALL):
     """Losses by update; with `stop`, training is broken off after so many and gone on with."""
     found = {}
 
@@ -43,7 +43,7 @@ def losses_of(episodes, folder, steps, stop=0, go_on=True):
             raise EnoughError
 
     def agent():
-        return DecisionTransformer(*SPACES, SMALL, seed=3, steps=steps)
+        return DecisionTransformer(*SPACES, config, seed=3, steps=steps)
 
     how = {"folder": folder, "checkpoint_every": 4, "every": 1, "on_progress": on_progress}
     one = agent()
@@ -80,14 +80,19 @@ def test_precise_numbers_count_as_much_as_varied_ones():
     assert torch.isfinite(exact)
 
 
-def test_a_run_that_goes_on_is_the_run_that_did_not_stop(rng, tmp_path):
+@pytest.mark.parametrize("regulariser", [None, DTRConfig(hidden=(8,))], ids=["dt", "dtr"])
+def test_a_run_that_goes_on_is_the_run_that_did_not_stop(rng, tmp_path, regulariser):
     episodes = make_episodes(rng, [20] * 10)
-    whole, one = losses_of(episodes, tmp_path / "whole", 10)
-    parts, other = losses_of(episodes, tmp_path / "parts", 10, stop=6)
+    config = replace(SMALL, regulariser=regulariser)
+    whole, one = losses_of(episodes, tmp_path / "whole", 10, config=config)
+    parts, other = losses_of(episodes, tmp_path / "parts", 10, stop=6, config=config)
     assert parts == whole
     assert len(whole) == 10
-    seen = rng.uniform(-1, 1, (3, 2))
-    np.testing.assert_array_equal(one.policy().predict(seen)[0], other.policy().predict(seen)[0])
+    expected = one.policy().learned.parameters
+    found = other.policy().learned.parameters
+    for name, tensor in expected.items():
+        torch.testing.assert_close(found[name], tensor, atol=0, rtol=0, msg=name)
+    assert regulariser is None or found["critics.progress"] == 1
 
 
 def test_a_checkpoint_that_was_cut_off_is_left_out(rng, tmp_path):

@@ -11,7 +11,7 @@ from preferl.evaluation import evaluate_policy
 from preferl.offline import DecisionTransformer, DTConfig
 from preferl.offline.decision_transformer.networks import Critics, regularise, window_targets
 from preferl.offline.learner_configs import DTRConfig
-from preferl.testing import PointWorld, make_episodes
+from preferl.testing import PointWorld
 
 SETTINGS = DTRConfig(hidden=(8,), weight=2.0)
 
@@ -81,41 +81,6 @@ def test_padding_teaches_critics_nothing(critics, batch):
     second = regularise(critics, changed, torch.zeros(3, 5, 2))
     assert first[0] == second[0]
     assert first[1] == second[1]
-
-
-def test_target_critics_follow_and_are_kept_while_training_rests(tmp_path):
-    pytest.importorskip("transformers")
-    world = PointWorld()
-    rng = np.random.default_rng(0)
-    episodes = make_episodes(rng, [20] * 4)
-    config = DTConfig(context=4, width=8, layers=1, batch_size=8, regulariser=SETTINGS)
-
-    def agent():
-        return DecisionTransformer(
-            world.observation_space, world.action_space, config, seed=0, steps=6
-        )
-
-    class EnoughError(Exception):
-        pass
-
-    def stop(step, metrics):
-        if step == 4:
-            raise EnoughError
-
-    how = {"checkpoint_every": 2, "every": 1}
-    whole = agent()
-    parts = agent()
-    shown = whole.fit(whole.sequences(episodes), folder=tmp_path / "a", **how)
-    assert {"loss", "action_loss", "critic_loss", "q"} <= set(shown)
-    with pytest.raises(EnoughError):
-        parts.fit(parts.sequences(episodes), folder=tmp_path / "b", on_progress=stop, **how)
-    parts = agent()
-    parts.fit(parts.sequences(episodes), folder=tmp_path / "b", resume=True, **how)
-    expected = whole.policy().learned.parameters
-    got = parts.policy().learned.parameters
-    for name, tensor in expected.items():
-        torch.testing.assert_close(got[name], tensor, atol=0, rtol=0, msg=name)
-    assert got["critics.progress"] == 1
 
 
 @pytest.mark.slow

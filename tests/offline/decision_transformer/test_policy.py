@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -146,22 +147,15 @@ def test_evaluation_passes_it_its_rewards(policy):
 
 @pytest.mark.parametrize("kind", ["plain", "dtr", "discrete", "pictures"])
 def test_a_folder_brings_it_back(kind, tmp_path, rng):
-    space, actions = SPACES
-    config = CONFIG
-    if kind == "dtr":
-        config = DTConfig(context=4, width=16, layers=1, regulariser=DTRConfig(hidden=(8,)))
-    if kind == "discrete":
-        actions = spaces.Discrete(4, start=1)
-    if kind == "pictures":
-        space = spaces.Box(0, 255, (8, 8, 3), np.uint8)
+    pictures = spaces.Box(0, 255, (8, 8, 3), np.uint8)
+    space = pictures if kind == "pictures" else SPACES[0]
+    actions = spaces.Discrete(4, start=1) if kind == "discrete" else SPACES[1]
+    config = replace(CONFIG, regulariser=DTRConfig(hidden=(8,)) if kind == "dtr" else None)
     policy = learned(config, (space, actions)).policy("q0.9", decrement="even")
     policy.save(tmp_path / "policy")
     again = DecisionTransformerPolicy.load(tmp_path / "policy")
-    assert (again.target, again.decrement, again.learner) == (
-        policy.target,
-        policy.decrement,
-        policy.learner,
-    )
+    for name in ("target", "decrement", "learner"):
+        assert getattr(again, name) == getattr(policy, name)
     seen = [space.sample() for _ in range(5)]
     states = None
     other = None
@@ -184,8 +178,9 @@ def test_it_acts_without_the_extra(policy, tmp_path):
 
 
 def test_drawn_actions_follow_the_logits():
-    agent = learned(CONFIG, (SPACES[0], spaces.Discrete(3)))
-    policy = agent.policy(decrement="even")
+    from preferl.offline.decision_transformer.tokens import predict_actions
+
+    policy = learned(CONFIG, (SPACES[0], spaces.Discrete(3))).policy(decrement="even")
     many = np.zeros((2000, 2))
     drawn, _ = policy.predict(many, deterministic=False)
     context = policy.predict(many[:1])[1]
@@ -196,10 +191,6 @@ def test_drawn_actions_follow_the_logits():
         "timesteps": torch.from_numpy(context.timesteps),
         "attention_mask": torch.from_numpy(context.real),
     }
-    from preferl.offline.decision_transformer.tokens import predict_actions
-
     shape = TokenShape(CONFIG.layers, CONFIG.heads, squashed=False)
-    expected = predict_actions(policy.learned.parameters, shape, batch, last=True)[0, -1].softmax(
-        -1
-    )
-    np.testing.assert_allclose(np.bincount(drawn, minlength=3) / 2000, expected, atol=0.05)
+    logits = predict_actions(policy.learned.parameters, shape, batch, last=True)[0, -1]
+    np.testing.assert_allclose(np.bincount(drawn) / 2000, logits.softmax(-1), atol=0.05)

@@ -119,15 +119,6 @@ def test_actions_beyond_the_box_count_as_its_edge():
     assert action_features(recorded, free).tolist() == recorded.tolist()
 
 
-def test_pictures_stay_bytes(rng):
-    space = spaces.Box(0, 255, (8, 8, 3), np.uint8)
-    episodes = make_episodes(rng, [3, 2], space)
-    batch = SequenceCollator(Sequences.of(episodes, PUSH), 2, seed=0).at(np.array([2, 3]))
-    assert batch["states"].dtype.itemsize == 1
-    assert not batch["states"][0, 0].any()
-    np.testing.assert_array_equal(batch["states"][1], episodes.observations[3:5])
-
-
 def test_pictures_on_disk_stay_there(rng, tmp_path):
     space = spaces.Box(0, 255, (32, 32, 3), np.uint8)
     episodes = make_episodes(rng, [30, 20], space)

@@ -2,17 +2,12 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
-from gymnasium import spaces
 
 from helpers.installed import needs
-from preferl.offline import DecisionTransformer, DTConfig
 from preferl.offline.decision_transformer.tokens import drop, predict_actions
 from preferl.offline.learner_configs import TokenShape
-from preferl.registry import ENGINES
-from preferl.testing import make_episodes
 
 pytestmark = needs("transformers")
 
@@ -130,28 +125,3 @@ def test_attention_with_dropout_is_the_same_but_for_what_is_dropped(model, batch
         expected = predict_actions(parameters, SHAPE, batch, training=False)
         got = predict_actions(parameters, nearly_none, batch, training=True)
     torch.testing.assert_close(got, expected, atol=1e-6, rtol=1e-5)
-
-
-@pytest.mark.slow
-def test_without_the_engine_the_library_goes_on(request):
-    episodes = make_episodes(np.random.default_rng(0), [30, 20])
-    actions = spaces.Box(-1, 1, (2,))
-    config = DTConfig(context=4, width=8, layers=2, batch_size=8, dropout=0.0)
-    acted = []
-    engine = ENGINES.load("actions")
-    for without in (False, True):
-        if without:
-            ENGINES.remove("actions")
-            request.addfinalizer(lambda: ENGINES.register("actions", engine))
-        agent = DecisionTransformer(spaces.Box(-9, 9, (2,)), actions, config, seed=0, steps=5)
-        loss = agent.fit(agent.sequences(episodes))["loss"]
-        policy = agent.policy(decrement="even")
-        state = None
-        steps = []
-        for seen in np.ones((6, 3, 2)):
-            action, state = policy.predict(seen, state)
-            steps.append(action)
-        acted.append((loss, np.array(steps)))
-    (loss, steps), (plain_loss, plain_steps) = acted
-    assert loss == pytest.approx(plain_loss, rel=1e-5)
-    np.testing.assert_allclose(steps, plain_steps, atol=1e-5)
