@@ -51,17 +51,6 @@ def test_a_block_that_fails_leaves_what_was_there(tmp_path, failure):
     assert (tmp_path / "it").read_text() == "old"
 
 
-def test_what_was_there_is_replaced(tmp_path):
-    write_text(tmp_path / "file", "old")
-    write_text(tmp_path / "file", "new")
-    assert (tmp_path / "file").read_text() == "new"
-    write_folder(tmp_path / "folder", "old")
-    (tmp_path / "folder" / "rest").write_text("old")
-    write_folder(tmp_path / "folder", "new")
-    assert names(tmp_path / "folder") == ["text"]
-    assert names(tmp_path) == ["file", "folder"]
-
-
 def test_a_folder_that_another_program_made_meanwhile_is_replaced(tmp_path, monkeypatch):
     path = tmp_path / "clips"
     replace = Path.replace

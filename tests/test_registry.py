@@ -73,11 +73,6 @@ def test_things_of_ones_own_are_added_and_taken_out(table):
     assert "round" not in table
 
 
-def test_a_thing_is_given_what_it_takes(table):
-    table.register("round", Thing)
-    assert vars(table.build("round", size=4, weight=7)) == {"size": 4, "colour": "red"}
-
-
 def test_configs_name_registered_ones_beside_those_that_are_listed():
     from preferl.models import MLPRewardConfig
     from preferl.online import OnlineConfig
@@ -154,8 +149,9 @@ def test_a_function_that_text_names_is_known_once_its_module_was_let_in(
             table.known(name)
 
 
-def test_a_thing_is_bound_to_what_it_takes(table):
+def test_a_thing_is_given_what_it_takes(table):
     table.register("round", Thing)
+    assert vars(table.build("round", size=4, weight=7)) == {"size": 4, "colour": "red"}
     bound = table.bound("round", size=4, weight=7)
     assert vars(bound(colour="blue")) == {"size": 4, "colour": "blue"}
 

@@ -6,13 +6,23 @@ import sys
 
 from preferl.cli.main import COMMANDS
 
-HEAVY = ("torch", "stable_baselines3", "matplotlib", "sqlalchemy", "fastapi", "transformers")
+HEAVY = (
+    "torch",
+    "av",
+    "jinja2",
+    "stable_baselines3",
+    "matplotlib",
+    "sqlalchemy",
+    "fastapi",
+    "transformers",
+)
 
 
 MODULES = [
     "preferl",
     "preferl.data",
     "preferl.data.sources",
+    "preferl.evaluation",
     "preferl.feedback",
     "preferl.runs",
     "preferl.reporting",
