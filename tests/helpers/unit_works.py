@@ -3,18 +3,16 @@
 import os
 import signal
 import time
-from pathlib import Path
-from typing import Any
 
 
-def square(settings: dict[str, Any], folder: Path) -> int:
+def square(settings, folder):
     """The square of a number; a line in the folder for each call."""
     with (folder / "calls").open("a") as calls:
         calls.write("called\n")
     return settings["number"] ** 2
 
 
-def killed_once(settings: dict[str, Any], folder: Path) -> int:
+def killed_once(settings, folder):
     """Get halfway and be killed; go on from there at the next call."""
     halfway = folder / "halfway"
     if not halfway.exists():
@@ -23,12 +21,12 @@ def killed_once(settings: dict[str, Any], folder: Path) -> int:
     return int(halfway.read_text()) ** 2
 
 
-def fail(settings: dict[str, Any], folder: Path) -> None:
+def fail(settings, folder):
     """Raise an error that names the number."""
     raise ValueError(f"number {settings['number']} cannot be done")
 
 
-def wait(settings: dict[str, Any], folder: Path) -> None:
+def wait(settings, folder):
     """Say that it has begun, and wait for a file in vain; note an interruption."""
     try:
         (folder / "begun").write_text(str(os.getpid()))
@@ -39,13 +37,13 @@ def wait(settings: dict[str, Any], folder: Path) -> None:
         raise
 
 
-def threads(settings: dict[str, Any], folder: Path) -> str:
+def threads(settings, folder):
     """How many processor threads numpy and torch are to take."""
     os.write(1, b"printed into the log\n")
     return os.environ["OMP_NUM_THREADS"]
 
 
-def lose_its_machine(settings: dict[str, Any], folder: Path) -> str:
+def lose_its_machine(settings, folder):
     """Wait in vain on the first machine of a cluster; go on from what is there on the next one."""
     begun = folder / "begun"
     if begun.exists():

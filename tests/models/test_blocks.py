@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from preferl.models.blocks import ACTIVATIONS, MANY_ROWS, Perceptrons
+from preferl.models.blocks import ACTIVATIONS, MANY_ROWS, Perceptrons, kept
 
 SIZES = (7, 8, 5, 2)
 MODULES = {"relu": nn.ReLU, "leaky_relu": nn.LeakyReLU, "tanh": nn.Tanh, "gelu": nn.GELU}
@@ -89,11 +89,18 @@ def test_weights_are_drawn_as_linear_layers_draw_them():
         assert weight.std().item() == pytest.approx(bound / 3**0.5, rel=0.1)
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_on_a_gpu_it_is_the_same():
-    networks = build(3)
-    features = torch.randn(MANY_ROWS, SIZES[0])
-    expected = networks(features)
-    output = networks.to("cuda")(features.to("cuda"))
-    torch.testing.assert_close(output.cpu(), expected, rtol=1e-4, atol=1e-5)
+@pytest.mark.parametrize(("share", "dtype"), [(0.1, torch.bfloat16), (0.9, torch.float32)])
+def test_the_share_that_is_dropped(share, dtype):
+    ones = kept(torch.zeros(1000, 401, dtype=dtype), share)
+    assert ones.dtype == dtype
+    assert ones.shape == (1000, 401)
+    assert set(ones.unique().tolist()) == {0.0, 1.0}
+    deviation = (share * (1 - share) / ones.numel()) ** 0.5
+    assert float(1 - ones.double().mean()) == pytest.approx(share, abs=5 * deviation)
+
+
+def test_decisions_are_independent_of_neighbours_and_of_the_next_draw():
+    first, second = (kept(torch.zeros(400_000), 0.3) - 0.7 for _ in range(2))
+    for one, other in [(first, second), *((first[:-lag], first[lag:]) for lag in (1, 2, 3, 4, 8))]:
+        correlation = float((one * other).mean()) / 0.21
+        assert abs(correlation) < 5 / 400_000**0.5

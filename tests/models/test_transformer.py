@@ -160,19 +160,3 @@ def test_windows_longer_than_the_time_table_are_refused():
         transformer().judge(torch.zeros(1, 9, 5), torch.ones(1, 9, dtype=torch.bool))
     longer = transformer(positions=9)
     assert longer.judge(torch.zeros(1, 9, 5), torch.ones(1, 9, dtype=torch.bool)).scores.isfinite()
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("head", HEADS)
-def test_on_a_gpu_it_is_the_same(head):
-    model = transformer(head=head, layers=2).eval()
-    features, mask = windows()
-    expected = model.judge(features, mask)
-    model.to("cuda")
-    output = model.judge(features.to("cuda"), mask.to("cuda"))
-    close = {"rtol": 1e-3, "atol": 1e-4}
-    torch.testing.assert_close(output.rewards[0].cpu()[mask], expected.rewards[0][mask], **close)
-    torch.testing.assert_close(output.scores.cpu(), expected.scores, **close)
-    model.train().judge(features.to("cuda"), mask.to("cuda")).scores.sum().backward()
-    assert all(p.grad.isfinite().all() for p in model.parameters())

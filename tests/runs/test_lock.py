@@ -7,22 +7,16 @@ import os
 import shutil
 import sys
 import threading
-from dataclasses import dataclass
 
 import pytest
 from filelock import lock_descriptor
 
 from helpers.waiting import SECONDS
 from preferl.errors import StorageError
+from preferl.online import OnlineConfig
 from preferl.runs import open_run
 from preferl.runs.folder import LOCK
 from preferl.runs.lock import FolderLock
-
-
-@dataclass(frozen=True)
-class Fit:
-    epochs: int = 3
-    out: str = "here"
 
 
 def names(folder):
@@ -36,7 +30,7 @@ def lock_of(folder):
 def test_options_of_the_command_are_not_written(tmp_path, monkeypatch):
     words = ["/usr/bin/preferl", "reward", "fit", "--store", "postgresql://me:secret@host/db"]
     monkeypatch.setattr(sys, "argv", words)
-    with open_run(tmp_path / "run", config=Fit(), seed=0):
+    with open_run(tmp_path / "run", config=OnlineConfig(), seed=0):
         text = (tmp_path / "run" / LOCK).read_text()
         assert '"command": "preferl reward fit"' in text
         shutil.copy(tmp_path / "run" / LOCK, tmp_path / "kept")
@@ -133,13 +127,6 @@ def test_the_lock_of_one_that_is_gone_is_taken_over(tmp_path, caplog, left, warn
         assert json.loads((tmp_path / LOCK).read_text())["pid"] == os.getpid()
     assert warned in caplog.text
     assert bool(warned) == bool(caplog.text)
-
-
-def test_releasing_what_is_not_held_is_no_error(tmp_path):
-    with lock_of(tmp_path) as held:
-        lock_of(tmp_path).release()
-        assert names(tmp_path) == [f".{LOCK}", LOCK]
-    held.release()
 
 
 def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):

@@ -74,16 +74,15 @@ def test_metrics_tell_how_far_a_run_without_a_result_is(tmp_path):
 
 
 def test_metrics_tell_how_far_a_fit_is(tmp_path):
-    path = tmp_path / "run"
     metrics = ("reward/validation_accuracy", "reward/out_of_bag_accuracy")
     curve = MetricCurve("Accuracy", "accuracy", metrics, "epochs")
     summary = RunSummary("reward", curves=(curve,), steps_of="epochs")
-    with open_run(path, config=OnlineConfig(), seed=0, summary=summary):
-        sink = JsonlSink(path / "metrics.jsonl")
+    with open_run(tmp_path, config=OnlineConfig(), seed=0, summary=summary) as folder:
+        sink = JsonlSink(folder.path("metrics.jsonl"))
         for epoch, share in enumerate((0.5, 0.6, 0.7), start=1):
             sink.log({"reward/out_of_bag_accuracy": share}, epoch)
         sink.close()
-        run = read_run(path)
+        run = read_run(tmp_path)
     assert (run.state, run.summary.steps, run.summary.steps_of) == ("running", 3, "epochs")
     assert (run.summary.accuracy.mean, run.summary.accuracy.of) == (0.7, "out-of-bag answers")
     assert [curve.values.tolist() for curve in run.curves] == [[0.5, 0.6, 0.7]]
@@ -101,30 +100,6 @@ def test_agents_of_every_kind_have_a_curve_of_evaluations(tmp_path, policy, cond
     assert curve.steps.tolist() == [10, 20]
     assert curve.values.tolist() == [[1, 2], [3, 5]]
     assert tuple(curve.interval[:, 1]) == mean_interval(np.array([2.0, 5.0]))
-
-
-def test_the_curve_of_one_agent_has_the_interval_over_its_episodes(tmp_path):
-    path = written_runs.offline(tmp_path / "run", {3: 1.0})
-    written_runs.evaluations(path, {"learned-3": {10: 1.0}})
-    (curve,) = read_run(path).curves
-    assert curve.interval.tolist() == [[0.0], [2.0]]
-
-
-def test_agents_that_learn_one_after_another_share_a_curve_of_their_losses(tmp_path):
-    path = written_runs.offline(tmp_path / "run", {3: 1.0, 4: 2.0}, policy_name="dtr")
-    sink = JsonlSink(path / "metrics.jsonl")
-    for agent, loss in (("learned-3", 0.5), ("learned-4", 0.3), ("zero-3", 9.0)):
-        sink.log({f"dt/{agent}/loss": loss}, 10)
-    sink.close()
-    (curve,) = read_run(path).curves
-    assert (curve.title, curve.values.tolist()) == ("Loss of the agents", [[0.5], [0.3]])
-
-
-def test_a_data_set_is_about_its_expert(tmp_path):
-    summary = read_run(written_runs.data(tmp_path / "run")).summary
-    assert (summary.kind, summary.steps, summary.steps_of) == ("data", 800, "recorded steps")
-    assert (summary.score.mean, summary.score.count) == (-140, 2)
-    assert summary.beside["random"].mean == -1200
 
 
 def test_a_run_that_ends_while_somebody_looks_is_finished(tmp_path, monkeypatch):
@@ -153,13 +128,10 @@ def interrupted(tmp_path):
     return path
 
 
-def test_an_interrupted_run_shows_what_is_newest(interrupted):
+def test_an_interrupted_run_that_is_resumed_is_at_work_and_may_fail(interrupted):
     run = read_run(interrupted)
     assert (run.state, run.summary.seconds) == ("interrupted", 5.0)
     assert (run.summary.steps, run.summary.answers) == (17, 9)
-
-
-def test_an_interrupted_run_that_is_resumed_is_at_work_and_may_fail(interrupted):
     os.utime(interrupted / "config.json", (1e9, 1e9))
     opening = open_run(interrupted, config=OnlineConfig(), seed=0, resume=True)
     with suppress(ZeroDivisionError), opening:
@@ -170,15 +142,6 @@ def test_an_interrupted_run_that_is_resumed_is_at_work_and_may_fail(interrupted)
     run = read_run(interrupted)
     assert (run.state, run.note) == ("failed", "ZeroDivisionError: division by zero")
     assert (run.summary.steps, run.summary.answers, run.summary.seconds) == (17, 9, None)
-
-
-def test_a_run_with_its_result_is_finished_whatever_follows(tmp_path):
-    path = tmp_path / "run"
-    with suppress(ZeroDivisionError), open_run(path, config=OnlineConfig(), seed=0) as folder:
-        folder.result({})
-        assert read_run(path).state == "finished"
-        _ = 1 / 0
-    assert read_run(path).state == "finished"
 
 
 def test_an_error_stays_until_the_run_is_resumed(tmp_path):

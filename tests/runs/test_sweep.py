@@ -26,13 +26,10 @@ def test_each_entry_of_runs_meets_each_combination_of_the_grid():
     )
     found = sweep.by_name()
     assert len(found) == 8
+    assert made(options={"seed": 3}).by_name() == {"run": {"seed": 3}}
     assert found["comparisons=9,steps=20,seed=1,teacher.temperature=0.5"] == {
         "env": "A-v1", "steps": 20, "comparisons": 9, "seed": 1, "teacher.temperature": 0.5,
     }  # fmt: skip
-
-
-def test_one_run_needs_neither_grid_nor_list():
-    assert made(options={"seed": 3}).by_name() == {"run": {"seed": 3}}
 
 
 def test_names_are_those_of_folders_and_differ():
@@ -65,6 +62,7 @@ def test_a_value_is_no_option(value):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
+        ({"options": {"note": date(2001, 1, 1)}}, "expected settings that JSON can hold"),
         ({"grids": {}}, "keys of sweep.yaml: .* got 'grids'. The nearest is grid."),
         ({"steps": 5}, "keys of sweep.yaml: .* got 'steps'. Options of the command go below"),
         ({"command": "online runs"}, "command of sweep.yaml: .* The nearest is online run."),
@@ -103,11 +101,6 @@ def test_too_many_options_are_refused_before_runs_are_made(settings):
     with pytest.raises(ConfigError, match=r"of sweep.yaml: expected at most"):
         made(**settings)
     assert time.process_time() - started < 1
-
-
-def test_what_json_cannot_hold_is_no_setting():
-    with pytest.raises(ConfigError, match=r"sweep.yaml: expected settings that JSON can hold"):
-        made(grid={"note": [date(2001, 1, 1)]})
 
 
 def test_results_have_a_row_for_each_run_that_was_begun(tmp_path):
