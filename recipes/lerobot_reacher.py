@@ -4,9 +4,9 @@ The data set `reacher_arm` of LeRobot: 40 episodes of an arm that reaches for a 
 agents of four skills. Only the pictures show the target. A scripted teacher answers by the true
 reward, about clips of 28 episodes. What counts is the rank correlation of predicted and true
 returns of the other 12. Beside the reward from pictures: one from states, which do not show the
-target, one from features of a frozen encoder of the size of DINOv2's smallest, whose weights are
-random as no trained ones are at hand, a random reward, and the negated one. Rows that the table has
-are not made again.
+target, one from actions and features of a frozen encoder of the size of DINOv2's smallest, whose
+weights are random as no trained ones are at hand, one from actions alone, a random reward, and the
+negated one. Rows that the table has are not made again.
 
     PREFERL_SHARED=../shared python recipes/lerobot_reacher.py [--seeds 0 1 2 3 4] [--smoke]
         [--tables FOLDER]
@@ -45,7 +45,8 @@ RESULTS = Path(__file__).parent / "results" / "lerobot_reacher.csv"
 CAMERA = "observation.images.top"
 STATE = "observation.state"
 FROZEN = "frozen, random weights"
-CONDITIONS = {CAMERA: "pictures", STATE: "states", FROZEN: FROZEN}
+ACTIONS = "actions alone"
+CONDITIONS = {CAMERA: "pictures", STATE: "states", FROZEN: FROZEN, ACTIONS: ACTIONS}
 """What is observed: features of the data set, or of the encoder."""
 
 SIDE = 98
@@ -69,6 +70,7 @@ PRESETS = {
     CAMERA: RewardPreset(MODEL, TRAINER),
     STATE: reward_preset("mlp"),
     FROZEN: reward_preset("mlp"),
+    ACTIONS: reward_preset("mlp"),
 }
 
 
@@ -78,14 +80,14 @@ def episodes_of(feature: str, layers: int = 12) -> Episodes:
     `layers` are those of the frozen encoder.
     """
     folder = SHARED / "data" / "lerobot"
-    read = CAMERA if feature == FROZEN else feature
+    read = {FROZEN: CAMERA, ACTIONS: STATE}.get(feature, feature)
     episodes = open_lerobot(folder / "reacher_arm").episodes([read])
     with np.load(folder / "reacher_arm_truth.npz") as truth:
         episodes = replace(episodes, rewards=truth["reward"].astype(np.float32))
     if feature == STATE:
         return episodes
-    if feature == FROZEN:
-        features = frozen_features(layers)
+    if feature in (FROZEN, ACTIONS):
+        features = frozen_features(layers) if feature == FROZEN else np.zeros((episodes.steps, 1))
         last = features[episodes.ends - 1]
         return replace(episodes, observations=features, final_observations=last)
     background = np.asarray(episodes.observations)[TABLE].mean(axis=0)

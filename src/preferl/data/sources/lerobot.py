@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from string import Formatter
 from typing import Any, Final, Self, final
@@ -19,13 +19,13 @@ import numpy as np
 from preferl._optional import require
 from preferl.data.columns import as_floats, naming, reading_foreign, require_names
 from preferl.data.episodes import Episodes
-from preferl.data.on_disk import OnDisk
+from preferl.data.on_disk import OnDisk, select_rows
 from preferl.data.sources.hub import PREFIX, hub_folder, nested_numbers
 from preferl.data.sources.parquet import unpacked_bytes
 from preferl.data.videos import VideoFrames
 from preferl.errors import DataError, nearest
 from preferl.reading import Expansion, inside, read_object
-from preferl.shapes import Array, IntArray, Observations
+from preferl.shapes import Array, IntArray, Observations, map_observations
 
 VERSION: Final = "v3.0"
 INFO: Final = "meta/info.json"
@@ -262,21 +262,16 @@ class LeRobotFolder:
             name: columns[name] if name in columns else self.pictures(name).select(rows)
             for name in chosen
         }
-        final: dict[str, Any] = {
-            name: array.select(ends - 1) if isinstance(array, OnDisk) else array[ends - 1]
-            for name, array in steps.items()
-        }
-        alone = len(chosen) == 1
-        observations: Observations = steps[chosen[0]] if alone else steps
-        final_observations: Observations = final[chosen[0]] if alone else final
+        observations: Observations = steps[chosen[0]] if len(chosen) == 1 else steps
         success = columns.get(SUCCESS)
+        select_last = partial(select_rows, rows=ends - 1)
         with naming(self.path):
             return Episodes(
                 observations=observations,
                 actions=columns[ACTION],
                 rewards=as_floats(columns.get(REWARD, np.zeros(len(rows), np.float32)).ravel()),
                 terminated=np.zeros(len(rows), bool),
-                final_observations=final_observations,
+                final_observations=map_observations(select_last, observations),
                 lengths=lengths,
                 success=None if success is None else success.ravel().astype(bool),
             )
