@@ -4,23 +4,18 @@ from shutil import copytree
 
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 from helpers import offline_runs
 from helpers.command_line import run
 from preferl.data import save_episodes
-from preferl.data.episodes import Episodes
+from preferl.testing import make_episodes
 
 
 @pytest.fixture(scope="session")
 def episodes():
-    rng = np.random.default_rng(0)
-    angle = rng.uniform(-3, 3, size=120)
-    seen = np.stack([np.cos(angle), np.sin(angle), rng.normal(size=120)], axis=1)
-    ends = np.zeros((3, 3))
-    return Episodes(
-        seen.astype(np.float32), rng.normal(size=(120, 1)).astype(np.float32), np.cos(angle),
-        np.zeros(120, bool), ends, np.array([40, 50, 30]),
-    )  # fmt: skip
+    space = spaces.Box(-1, 1, (3,)), spaces.Box(-1, 1, (1,))
+    return make_episodes(np.random.default_rng(0), [40, 50, 30], *space)
 
 
 @pytest.fixture

@@ -12,12 +12,10 @@ from benchmarks import lerobot_maker
 
 from helpers.answering import answer_all
 from helpers.command_line import run
-from preferl.cli.annotate import CreateConfig, annotate_create, episodes_of_run, people_table
-from preferl.data import load_comparisons, save_episodes
+from preferl.cli.annotate import CreateConfig, annotate_create, episodes_of_run
+from preferl.data import load_comparisons
 from preferl.data.arrays import load_arrays
-from preferl.data.episodes import join
 from preferl.errors import ConfigError, DataError, MissingExtraError
-from preferl.registry import SAMPLERS
 from preferl.store.status import FitMetrics, to_json
 from preferl.store.store import Store
 
@@ -61,20 +59,6 @@ def test_from_episodes_to_a_reward(labels, tmp_path, capsys):
     assert back.read_bytes() == (tmp_path / "a.jsonl").read_bytes()
 
 
-@pytest.mark.slow
-def test_informative_pairs_come_from_a_reward(labels, recorded, tmp_path, capsys):
-    answer_all(labels)
-    fitted = ("--out", tmp_path / "reward", "--epochs", 1, "--hidden", 8)
-    assert run("reward", "fit", *labels, *fitted) == 0
-    more = ("--queries", 5, "--length", 10, "--env", "Pendulum-v1", "--project", "second")
-    chosen = ("--sampler", "informative", "--reward", tmp_path / "reward")
-    assert run("annotate", "create", "--run", recorded, *labels, *more, *chosen) == 0
-    assert run("annotate", "report", *labels) == 1
-    printed = capsys.readouterr()
-    assert f"annotate serve --store {labels[1]} --project second" in printed.out.replace("\n", "")
-    assert "one of labels, second, got none named. Name it" in printed.err
-
-
 def test_invitations(labels, capsys):
     capsys.readouterr()
     assert run("annotate", "invite", "Zoë", *labels, "--public-url", "https://example.org/") == 0
@@ -84,9 +68,12 @@ def test_invitations(labels, capsys):
     assert "this machine" not in printed
     with Store.open(labels[1]) as store:
         assert store.people.by_secret(link.rpartition("/")[2]).name == "Zoë"
+        for url in ("http://localhost:1", "http://localhost:9000"):  # where the page was served
+            store.reports.add_event(None, "served", detail={"url": url})
     assert run("annotate", "invite", " Zoë ", *labels, "--role", "spectator") == 0
-    first, _, *more = capsys.readouterr().out.splitlines()
+    first, link, *more = capsys.readouterr().out.splitlines()
     assert first.startswith("Zoë (spectator) looks on here")
+    assert link.startswith("http://localhost:9000/join/")
     assert more[0] == "The link that Zoë had before has ended."
     assert more[1].startswith("It opens on this machine only.")
     assert run("annotate", "invite", *labels) == 2
@@ -95,36 +82,19 @@ def test_invitations(labels, capsys):
     assert "annotate serve" in capsys.readouterr().err
 
 
-def test_invitations_lead_to_where_the_page_is_served(labels, capsys):
-    with Store.open(labels[1]) as store:
-        project = store.projects.only()
-        for url in ("http://localhost:1", "http://localhost:9000"):
-            store.reports.add_event(None, "served", detail={"url": url})
-        store.reports.add_event(project.id, "served", detail={"url": "http://of.another.kind"})
-    capsys.readouterr()
-    assert run("annotate", "invite", "Ann", *labels) == 0
-    printed = capsys.readouterr().out
-    assert printed.splitlines()[1].startswith("http://localhost:9000/join/")
-    assert "not served yet" not in printed
-
-
 def test_links_that_expire_open_once_or_no_more(labels, capsys):
     capsys.readouterr()
     assert run("annotate", "invite", "Ann", *labels, "--expires", "48", "--once") == 0
     printed = capsys.readouterr().out
     assert "It opens once within 48 hours." in printed
-    assert "The page was not served yet" in printed
     secret = printed.splitlines()[1].rpartition("/")[2]
     with Store.open(labels[1]) as store:
         person = store.people.by_secret(secret)
         assert person.link_uses == 1
         assert 47 * 3600 < person.link_expires_at - store.reports.clock() < 49 * 3600
-    assert run("annotate", "invite", "Ann", *labels, "--revoke") == 0
-    assert "The link of Ann has ended" in capsys.readouterr().out
-    with Store.open(labels[1]) as store:
+        assert run("annotate", "invite", "Ann", *labels, "--revoke") == 0
+        assert "The link of Ann has ended" in capsys.readouterr().out
         assert store.people.by_secret(secret) is None
-        kinds = [event.kind for event in store.reports.latest_events(store.projects.only().id)]
-        assert kinds == ["revoked", "invited"]
     for wrong in (("Bob", "--revoke"), ("Bob", "--expires", "0"), ("\uff2fwner",)):
         assert run("annotate", "invite", *wrong, *labels) == 1
 
@@ -190,31 +160,18 @@ def test_a_project_asks_about_the_experience_of_an_online_run(recorded, tmp_path
 
 
 def test_serving_draws_beside_it(labels, monkeypatch, capsys):
-    serving = import_module("preferl.annotate.serve")
-    served = {}
+    served = []
 
     def serve(store, project, settings, **more):
-        served.update(project=project.slug, port=settings.port, **more)
+        served.append((project.slug, settings.port, more["open_browser"], more["render"][:4]))
 
-    monkeypatch.setattr(serving, "serve", serve)
-    assert run("annotate", "serve", *labels, "--port", 0, "--no-browser") == 0
-    assert (served["project"], served["port"], served["open_browser"]) == ("labels", 0, False)
+    monkeypatch.setattr(import_module("preferl.annotate.serve"), "serve", serve)
+    words = ("annotate", "serve", *labels, "--port", 0, "--no-browser")
+    assert run(*words) == 0
     assert capsys.readouterr().out.startswith("Starting the page ...")
-    assert served["render"][:4] == ("annotate", "render", "--store", str(labels[1]))
-    assert run("annotate", "serve", *labels, "--no-render") == 0
-    assert served["render"] == ()
-
-
-def test_episodes_that_repeat_themselves_are_not_compared_with_themselves(episodes, tmp_path):
-    still = join([episodes[:1]] * 5)
-    save_episodes(tmp_path / "still", still)
-    more = ("--env", "Pendulum-v1", "--length", 10, "--queries", 60, "--elsewhere")
-    where = tmp_path / "labels"
-    assert run("annotate", "create", "--run", tmp_path / "still", *more, "--store", where) == 0
-    with Store.open(where) as store:
-        asked = store.queries.asked(store.projects.only().id)
-    assert len(asked) == 60
-    assert all(first != second for _, first, second in asked)
+    assert run(*words, "--no-render") == 0
+    draws = ("annotate", "render", "--store", str(labels[1]))
+    assert served == [("labels", 0, False, render) for render in (draws, ())]
 
 
 def test_clips_may_be_drawn_elsewhere(recorded, tmp_path, capsys):
@@ -235,20 +192,18 @@ def test_a_program_that_drew_nothing_beside_a_page_says_nothing(tmp_path, capsys
 
 
 def test_episodes_of_an_offline_run(recorded, tmp_path):
-    about = {"config": {"config": {"demonstrations": str(recorded / "episodes"), "task": None}}}
-    (tmp_path / "offline").mkdir()
-    (tmp_path / "offline/config.json").write_text(json.dumps(about))
-    assert episodes_of_run(tmp_path / "offline").steps == 120
-    with pytest.raises(DataError, match="save_episodes"):
-        episodes_of_run(tmp_path)
-    for damaged in ({"config": []}, {"config": {"config": {"demonstrations": None}}}):
-        (tmp_path / "offline/config.json").write_text(json.dumps(damaged))
+    file = tmp_path / "offline/config.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps({"config": {"config": {"demonstrations": f"{recorded}/episodes"}}}))
+    assert episodes_of_run(file.parent).steps == 120
+    for damaged in ({"config": []}, {"config": {"config": {"demonstrations": None}}}, None):
+        file.write_text(json.dumps(damaged))
         with pytest.raises(DataError, match="save_episodes"):
-            episodes_of_run(tmp_path / "offline")
-    about["config"]["config"] = {"demonstrations": None, "dataset": "none/such-v0"}
-    (tmp_path / "offline/config.json").write_text(json.dumps(about))
+            episodes_of_run(file.parent)
+    absent = {"demonstrations": None, "dataset": "none/such-v0"}
+    file.write_text(json.dumps({"config": {"config": absent}}))
     with pytest.raises((DataError, MissingExtraError), match=r"such|minari"):
-        episodes_of_run(tmp_path / "offline")
+        episodes_of_run(file.parent)
 
 
 @pytest.mark.parametrize(
@@ -268,19 +223,6 @@ def test_settings_that_do_not_go_together(recorded, tmp_path, settings, expected
     assert not (tmp_path / "new").exists()
 
 
-def test_a_sampler_that_cannot_do_without_scores_needs_a_reward(recorded, tmp_path):
-    class Scored:
-        def __init__(self, scorer):
-            self.scorer = scorer
-
-    SAMPLERS.register("scored", Scored)
-    try:
-        with pytest.raises(ConfigError, match=r"with 'scored' pairs, got None. Give --reward"):
-            annotate_create(CreateConfig(run=recorded, sampler="scored"))
-    finally:
-        SAMPLERS.remove("scored")
-
-
 def test_a_project_holds_what_was_given(recorded, tmp_path, capsys):
     (tmp_path / "it").write_text("Watch the tür.", encoding="utf-8")
     store = tmp_path / "my labels"
@@ -295,19 +237,16 @@ def test_a_project_holds_what_was_given(recorded, tmp_path, capsys):
         assert (project.slug, project.title, project.fps) == ("labels", "Doors", 20)
         assert project.instructions == "Watch the tür."
         assert project.question == "Which clip is better?"
-        assert len(store.queries.asked(project.id)) == 7
+        asked = store.queries.asked(project.id)
+    assert len(asked) == 7
+    again = ("--store", tmp_path / "again")
+    for seed, same in ((0, True), (1, False)):
+        words = (*again, "--project", f"p{seed}", "--seed", seed, *more)
+        assert run("annotate", "create", "--run", recorded, *words) == 0
+        with Store.open(tmp_path / "again") as store:
+            others = store.queries.asked(store.projects.get(f"p{seed}").id)
+        assert ([pair[1:] for pair in others] == [pair[1:] for pair in asked]) == same
     assert run("annotate", "create", "--run", recorded, *where, *more) == 1, "the name is taken"
-
-
-def test_the_seed_decides_the_pairs(recorded, tmp_path):
-    asked = []
-    for number, seed in enumerate((0, 0, 1)):
-        where = ("--store", tmp_path / str(number), "--seed", seed, "--elsewhere")
-        more = ("--queries", 5, "--length", 10, "--env", "Pendulum-v1")
-        assert run("annotate", "create", "--run", recorded, *where, *more) == 0
-        with Store.open(tmp_path / str(number)) as store:
-            asked.append(store.queries.asked(store.projects.only().id))
-    assert asked[0] == asked[1] != asked[2]
 
 
 def test_an_html_report(labels, tmp_path, capsys):
@@ -320,55 +259,36 @@ def test_an_html_report(labels, tmp_path, capsys):
     assert ".html or .json" in capsys.readouterr().err
 
 
-def test_shares_are_shown_with_what_they_are_of():
-    person = {
-        "name": "Ann", "answers": 1234, "median_ms": 3450.0, "tie_rate": 0.25, "left_rate": 0.5,
-        "agreement": 0.75, "overlap": 4, "known_accuracy": 1.0, "known": 1200, "consistency": 0.0,
-        "repeats": 3, "reasons": ["one side", "fast"],
-        "trust": {"value": -1.234, "low": -1.634, "high": -0.834, "answers": 30.0},
-    }  # fmt: skip
-    ((*cells, trust, check),) = people_table({"people": [person]})[1]
-    assert trust == "-1.23 ± 0.40"
-    assert cells[:2] == ["Ann", "1,234"]
-    assert cells[3:] == ["25%", "50%", "75% of 4", "100% of 1,200", "0% of 3"]
-    assert check == "one side, fast"
-
-
-def test_trust_is_that_of_the_newest_reward(labels, tmp_path):
-    about = {"value": 0.5, "low": 0.25, "high": 0.75, "answers": 12}
+def test_trust_is_that_of_the_newest_reward(labels, tmp_path, capsys):
+    about = {"value": -1.234, "low": -1.634, "high": -0.834, "answers": 12}
     with Store.open(labels[1]) as store:
-        project = store.projects.only()
+        project = store.projects.only().id
         for name in ("Ann", "Bo"):
-            store.people.invite(project.id, name)
-        for version, trust in ((1, None), (2, {"Ann": about})):
-            store.reports.publish_reward(
-                project.id, version, answers=12, detail=to_json(FitMetrics(12, trust=trust))
-            )
+            store.people.invite(project, name)
+        for version, trust in enumerate((None, {"Ann": about}), start=1):
+            detail = to_json(FitMetrics(12, trust=trust))
+            store.reports.publish_reward(project, version, answers=12, detail=detail)
     assert run("annotate", "report", *labels, "--out", tmp_path / "r.json") == 0
     people = json.loads((tmp_path / "r.json").read_text())["people"]
     assert {one["name"]: one["trust"] for one in people} == {"Ann": about, "Bo": None}
+    assert "-1.23 ± 0.40" in capsys.readouterr().out
 
 
-def test_sides_are_those_of_the_page_whichever_clip_was_shown_there(labels, tmp_path, capsys):
-    answer_all(labels, ["Ann"], "left")
+@pytest.mark.parametrize("kind", ["left", "equal"])
+def test_numbers_of_a_file_are_those_of_the_answers(labels, tmp_path, capsys, kind):
+    answer_all(labels, ["Ann"], kind)
     with Store.open(labels[1]) as store:
         assert store.queries.votes(store.projects.only().id).swapped.any()
     assert run("annotate", "report", *labels, "--out", tmp_path / "r.json") == 0
-    assert json.loads((tmp_path / "r.json").read_text())["answers"]["A"] == 12
-    printed = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["of", "these,", "A", "(left)", "is", "better", "12"] in printed
-    assert ["B", "(right)", "is", "better", "0"] in printed
-
-
-def test_numbers_of_a_file_are_those_of_the_answers(labels, tmp_path):
-    answer_all(labels, ["Ann"], "equal")
-    assert run("annotate", "report", *labels, "--out", tmp_path / "r.json") == 0
     report = json.loads((tmp_path / "r.json").read_text())
-    assert report["answers"] == {"A": 0, "B": 0, "equal": 12, "cannot tell": 0}
-    assert report["people"][0]["answers"] == 12 + report["checks"], "all that she was asked"
+    counts = {"A": 0, "B": 0, "equal": 0, "cannot tell": 0, "A" if kind == "left" else kind: 12}
+    assert report["answers"] == counts, "sides are those of the page"
+    printed = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["of", "these,", "A", "(left)", "is", "better", str(counts["A"])] in printed
+    (ann,) = report["people"]
+    assert (ann["name"], ann["tie_rate"]) == ("Ann", float(kind == "equal"))
+    assert ann["answers"] == 12 + report["checks"], "all that she was asked"
     assert (report["progress"]["answered"], report["progress"]["wanted"]) == (12, 24)
-    ((name, rate),) = [(person["name"], person["tie_rate"]) for person in report["people"]]
-    assert (name, rate) == ("Ann", 1.0)
     assert report["agreement"]["raw"] is None, "nobody else answered"
     assert report["rewards"] == []
 
@@ -395,30 +315,25 @@ def test_only_clips_of_one_task_are_compared(robot, tmp_path, whole, capsys):
     assert ("Episodes differ in length (7 to 30 steps)" in output) == whole
     with Store.open(labels) as store:
         project = store.projects.only()
-        assert project.ratings
-        assert project.fps == 15
+        assert (project.ratings, project.fps) == (True, 15)
         asked = store.queries.asked(project.id)
         names = sorted({clip for _, *pair in asked for clip in pair})
         clips = store.clips.segments(project.id, names)
-        episode = clips.states[clips.start, 0]
         ann = store.people.invite(project.id, "Ann").annotator.id
-        task = dict(enumerate(["push", "push", "pull", "push", "pull"]))
-        seen = set()
-        for count in range(30):
-            query = store.queue.claim(project.id, ann, 1, undrawn=True).queries[0]
-            sides = [episode[names.index(clip)] for clip in (query.left, query.right)]
-            assert {task[int(side)] for side in sides} == {query.task}
-            seen.add(query.task)
-            store.queue.answer(ann, query.token, f"key-{count:05}", "left")
-    assert len(asked) == 30
-    assert seen == {"push", "pull"}
+        first = store.queue.claim(project.id, ann, 1, undrawn=True).queries[0]
+    episode = clips.states[clips.start, 0]
+    tasks = ["push", "push", "pull", "push", "pull"]
+    task_of = {name: tasks[int(number)] for name, number in zip(names, episode, strict=True)}
+    compared = [{task_of[clip] for clip in pair} for _, *pair in asked]
+    assert len(compared) == 30
+    assert {frozenset(tasks) for tasks in compared} == {frozenset(["push"]), frozenset(["pull"])}
+    assert first.task == task_of[first.left] == task_of[first.right]
     if whole:
         assert sorted(clips.real.tolist()) == [7, 9, 12, 20, 30]
     exported = tmp_path / "clips"
     words = ("annotate", "export", tmp_path / "a.jsonl", "--clips", exported, "--store", labels)
     assert run(*words) == 0
-    cut = load_arrays(exported)[0]["cut"]
-    np.testing.assert_array_equal(cut[:, 0], episode)
+    np.testing.assert_array_equal(load_arrays(exported)[0]["cut"][:, 0], episode)
 
 
 @pytest.mark.parametrize(

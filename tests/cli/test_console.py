@@ -17,13 +17,6 @@ from preferl.cli.console import (
 )
 
 
-def test_lines_are_printed_as_they_are(monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "20")
-    text = "[bold]no markup[/bold] " + "x" * 100 + " [1, 2]"
-    echo(text)
-    assert capsys.readouterr().out == f"{text}\n"
-
-
 def test_only_an_interrupted_run_ends_the_command(tmp_path, capsys):
     require_done({"interrupted": False}, tmp_path)
     assert capsys.readouterr().out == ""

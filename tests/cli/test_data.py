@@ -3,34 +3,27 @@
 import pickle
 import re
 
-import gymnasium
 import numpy as np
 import pytest
 
 from helpers.command_line import run
+from helpers.folder_contents import contents
 from preferl.cli.data import (
-    DataRecordConfig,
     InspectConfig,
     LabelConfig,
     data_inspect,
     data_label,
-    data_record,
 )
 from preferl.data import (
     Comparisons,
     Episodes,
     load_comparisons,
-    load_episodes,
     sample_segments,
     save_comparisons,
     save_episodes,
 )
-from preferl.data.arrays import load_arrays
 from preferl.data.sources import load_labels
 from preferl.errors import ConfigError, DataError, StorageError
-from preferl.online import DatasetConfig, PPOConfig, make_environments, save_policy
-from preferl.online.algorithms import build_algorithm
-from preferl.testing import PointWorld, make_episodes
 
 
 @pytest.fixture(autouse=True)
@@ -150,13 +143,6 @@ def test_answers_follow_the_seed_and_the_teacher(tmp_path):
     assert (ties.preference == 0.5).all()
 
 
-def test_ranked_lists_compare_clips_several_times(tmp_path, capsys):
-    found = load_comparisons(_label(tmp_path, queries=30, lists=2))
-    assert len(found) == 30
-    assert len(found.segments) < 30
-    assert "--implied True" in "".join(capsys.readouterr().out.splitlines())
-
-
 def test_answers_in_the_preference_transformer_s_files(tmp_path):
     folder = _label(tmp_path, queries=30, format="pt")
     files = {"indices_num30_q4", "indices_2_num30_q4", "label_human"}
@@ -172,13 +158,13 @@ def test_answers_in_the_preference_transformer_s_files(tmp_path):
 
 def test_labels_that_cannot_be_made_leave_what_is_there(tmp_path):
     folder = _label(tmp_path, queries=10, format="pt")
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    before = contents(folder)
     soft = "{kind: scripted, temperature: 1, sample: false}"
     with pytest.raises(DataError, match=r"expected 0, 0\.5 or 1"):
         _label(tmp_path, queries=10, format="pt", teacher=soft)
     with pytest.raises(StorageError, match="a folder that holds something else"):
         _label(tmp_path, queries=10)
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert contents(folder) == before
     (folder / "mine.txt").write_text("mine")
     with pytest.raises(StorageError, match="a folder of something else"):
         _label(tmp_path, queries=10, format="pt")
@@ -197,52 +183,3 @@ def test_the_table_and_the_folder(tmp_path, capsys):
     assert "random" in printed
     data_inspect(InspectConfig(str(out / "episodes")))
     assert "float64 [2]" in capsys.readouterr().out  # states
-
-
-def test_a_saved_policy_acts(tmp_path):
-    config = PPOConfig(hidden=(8,))
-    made = build_algorithm(config, make_environments("Pendulum-v1", 1, seed=0), seed=0)
-    save_policy(tmp_path / "policy", made, config)
-    run = DatasetConfig(
-        "Pendulum-v1", mix="expert:1", policy=tmp_path / "policy", deterministic=True
-    )
-    data_record(DataRecordConfig(run, tmp_path / "data"))
-    episodes = load_episodes(tmp_path / "data" / "episodes")
-    expected, _ = made.predict(episodes.observations, deterministic=True)
-    assert episodes.actions == pytest.approx(expected, abs=1e-5)
-
-
-@pytest.mark.slow
-def test_a_decision_transformer_acts(tmp_path):
-    pytest.importorskip("transformers")
-    pytest.importorskip("accelerate")
-    from preferl.offline import DecisionTransformer, DTConfig
-
-    spaces = PointWorld.observation_space, PointWorld.action_space
-    agent = DecisionTransformer(
-        *spaces, DTConfig(context=3, width=8, layers=1, batch_size=4, horizon=20), seed=0, steps=1
-    )
-    agent.fit(agent.sequences(make_episodes(np.random.default_rng(0), [20, 20], *spaces)))
-    agent.policy(1.0).save(tmp_path / "policy")
-    gymnasium.register("preferl-tests/Points-v0", PointWorld)
-    try:
-        run = DatasetConfig("preferl-tests/Points-v0", mix="expert:2", policy=tmp_path / "policy")
-        data_record(DataRecordConfig(run, tmp_path / "data"))
-    finally:
-        del gymnasium.registry["preferl-tests/Points-v0"]
-    assert load_episodes(tmp_path / "data" / "episodes").lengths.tolist() == [20, 20]
-
-
-@pytest.mark.slow
-def test_presets_and_seeds(tmp_path, capsys):
-    options = ("--preset", "halfcheetah", "--env", "Pendulum-v1", "--train-steps", "600")
-    small = ("--checkpoint-every", "300", "--eval-episodes", "1", "--algorithm.batch-size", "8")
-    out = tmp_path / "data"
-    assert run("data", "record", *options, *small, "--seeds", "0,1", "--out", out) == 0
-    printed = capsys.readouterr().out
-    assert "replay, seed 1" in printed
-    about = load_arrays(out / "episodes")[1]["about"]
-    assert f"Whoever has the id {about['id']} has the same data" in " ".join(printed.split())
-    assert load_episodes(out / "episodes").steps == 1_200
-    assert run("data", "record", "--preset", "halfchetah") == 2
-    assert "halfcheetah" in capsys.readouterr().err

@@ -4,7 +4,7 @@ import re
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import copytree
 
@@ -16,13 +16,13 @@ from helpers.command_line import run
 from helpers.waiting import SECONDS, wait_until
 from preferl.cli import online
 from preferl.data import save_episodes
-from preferl.data.episodes import Episodes
-from preferl.data.segments import Segments
 from preferl.errors import ConfigError
 from preferl.online import OnlineConfig, supervise
 from preferl.online.algorithms import make_environments
 from preferl.runs import open_run
 from preferl.store.store import Store
+from preferl.testing import make_episodes
+from preferl.testing.feedback_contracts import example_segments
 
 ENVIRONMENT = """
 import gymnasium
@@ -30,7 +30,6 @@ from gymnasium.envs.classic_control import PendulumEnv
 
 gymnasium.register("X-v0", entry_point=PendulumEnv, max_episode_steps=20)
 """
-STEPS = 4
 
 
 @dataclass
@@ -74,13 +73,8 @@ def folder(tmp_path, empty_store, monkeypatch):
 @pytest.fixture
 def with_project(folder):
     """Two clips to draw, in an environment of `evilmod`."""
-    states = np.zeros((2 * STEPS, 2))
-    block = np.zeros((2 * STEPS, 3), np.float32)
-    block[:, 0] = np.arange(2 * STEPS)  # two clips, not one twice
-    segments = Segments(
-        block, np.zeros((2 * STEPS, 1), np.float32), np.zeros(2 * STEPS),
-        np.array([0, STEPS]), np.array([STEPS, STEPS]), STEPS, states=states,
-    )  # fmt: skip
+    segments = example_segments()
+    segments = replace(segments, states=np.zeros((segments.steps, 2)))
     with Store.open(folder.path / "labels") as store:
         frames = {"kind": "env", "env_id": "evilmod:X-v0"}
         project = store.projects.create("door", frames=frames)
@@ -204,13 +198,9 @@ def test_a_module_that_is_typed_or_trusted_is_used(folder, monkeypatch):
 
 
 def test_a_project_in_an_environment_of_the_folder(folder, capsys):
-    block = np.zeros((40, 3), np.float32)
-    block[:, 0] = np.arange(40)
-    episodes = Episodes(
-        block, np.zeros((40, 1), np.float32), np.zeros(40), np.zeros(40, bool),
-        np.zeros((1, 3), np.float32), np.array([40]), states=np.zeros((40, 2)),
-    )  # fmt: skip
-    save_episodes(folder.path / "episodes", episodes)
+    space = gymnasium.spaces.Box(-1, 1, (3,)), gymnasium.spaces.Box(-1, 1, (1,))
+    episodes = make_episodes(np.random.default_rng(0), [40], *space)
+    save_episodes(folder.path / "episodes", replace(episodes, states=np.zeros((40, 2))))
     what = ("--demonstrations", "episodes", "--queries", 2, "--length", 5, "--store", "labels")
     assert run("annotate", "create", *what, "--env", "evilmod:X-v0") == 0
     assert folder.ran() == ["evilmod"], "a person typed it"

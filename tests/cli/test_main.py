@@ -9,14 +9,12 @@ import sys
 import warnings
 from io import BytesIO, TextIOWrapper
 
-import numpy as np
 import pytest
 
 from helpers import written_runs
 from helpers.command_line import run
 from preferl.cli.annotate import ExportConfig
 from preferl.cli.console import echo, note
-from preferl.cli.demo import play_pendulums
 from preferl.cli.main import COMMANDS, COMMON
 
 
@@ -51,29 +49,15 @@ def test_to_resume_nothing_is_a_usage_error_and_makes_nothing(tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
-def test_errors_are_worded_without_a_traceback(capsys, tmp_path):
-    code = run("data", "inspect", str(tmp_path / "missing.pickle"))
-    error = capsys.readouterr().err
-    assert code == 1
-    assert error.startswith("preferl data inspect: ")
-    assert "Traceback" not in error
-
-
-def test_common_options_stand_anywhere(tmp_path, capsys):
-    where = ("--store", str(tmp_path / "none"))
-    for words in (
-        ("--quiet", "annotate", "report", *where),
-        ("annotate", "report", *where, "--quiet"),
-    ):
-        assert run(*words) == 1
-        assert capsys.readouterr().err.count("\n") == 1
-
-
 def test_verbose_shows_where_an_error_comes_from(tmp_path, capsys):
-    assert run("annotate", "report", "--verbose", "--store", str(tmp_path / "none")) == 1
+    words = ("annotate", "report", "--store", str(tmp_path / "none"))
+    assert run(*words, "--verbose") == 1
     *trace, last = capsys.readouterr().err.splitlines()
     assert trace[0].startswith("Traceback")
     assert last.startswith("preferl annotate report: store ")
+    for anywhere in (("--quiet", *words), (*words, "--quiet")):
+        assert run(*anywhere) == 1
+        assert capsys.readouterr().err == f"{last}\n"
 
 
 @pytest.fixture
@@ -133,12 +117,6 @@ def test_output_that_nobody_reads_ends_the_command(monkeypatch):
     assert done.stderr == ""
 
 
-def test_unwritable_out_is_an_error(tmp_path, capsys):
-    (tmp_path / "file").write_text("")
-    assert run("demo", "--smoke", "--out", str(tmp_path / "file" / "run")) == 1
-    assert "written" in capsys.readouterr().err
-
-
 @pytest.mark.slow
 def test_demo_answered_at_the_terminal(tmp_path):
     done = subprocess.run(
@@ -154,11 +132,6 @@ def test_demo_answered_at_the_terminal(tmp_path):
     result = json.loads((tmp_path / "run/result.json").read_text())
     assert (result["comparisons"], result["declined"]) == (15, 5)
     assert "(5 more were declined)" in (tmp_path / "run/report.html").read_text()
-
-
-def test_pair_is_printed_where_nothing_can_move(capsys):
-    play_pendulums(np.tile([1.0, 0.0, 0.0], (2, 5, 1)))
-    assert capsys.readouterr().out.count("●") == 2
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp932"])

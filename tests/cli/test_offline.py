@@ -55,16 +55,6 @@ def test_a_run_from_options(small, tmp_path, capsys):
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.slow
-def test_a_run_on_the_recorded_rewards(door, tmp_path, capsys):
-    words = (*door[:2], "--reward", "true", "--task", "door-human-v1", "--seeds", "3")
-    quick = ("--steps", "2", "--episodes", "0", "--report-to", "jsonl")
-    assert run(*words, *quick, "--out", str(tmp_path / "run")) == 0
-    assert "No answers were used" in capsys.readouterr().out
-    names = sorted(path.name for path in (tmp_path / "run/policies").iterdir())
-    assert names == ["cloning-3", "negated-3", "random-3", "true-3", "zero-3"]
-
-
 def test_ctrl_c_says_how_to_go_on(small, capsys, monkeypatch):
     def stop(self, doing, *_):
         if doing.startswith("training"):
@@ -73,14 +63,3 @@ def test_ctrl_c_says_how_to_go_on(small, capsys, monkeypatch):
     monkeypatch.setattr(ProgressLine, "__call__", stop)
     assert run(*small) == 130
     assert "--resume continues" in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_policies_are_judged_and_compared(door, tmp_path, capsys):
-    pytest.importorskip("gymnasium_robotics")
-    words = ("--env", "AdroitHandDoor-v1", "--steps", "3", "--episodes", "1", "--seeds", "0,1")
-    assert run(*door, *words, "--budget", "5", "--out", str(tmp_path / "run")) == 0
-    out = capsys.readouterr().out
-    assert "score" in out
-    assert "cloning" in out
-    assert json.loads((tmp_path / "run/result.json").read_text())["comparison"]["text"][:40] in out

@@ -5,20 +5,14 @@ import shutil
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from helpers import gardens
 from helpers.command_line import run
-from helpers.gardens import Lawn
-from preferl.cli.online import OnlineRunConfig, read_settings, run_with_progress, starting_point
+from preferl.cli.online import OnlineRunConfig, read_settings, starting_point
 from preferl.cli.parsing import parse
 from preferl.errors import ConfigError
-from preferl.online import OnlineConfig, PPOConfig
-from preferl.online.configs import EvaluationConfig
 from preferl.reading import MOST_SETTINGS
-from preferl.reporting import read_jsonl
-from preferl.store import Store
 
 
 def small(out, *more):
@@ -46,33 +40,6 @@ def test_online_run_from_options(tmp_path, capsys):
     assert "the same 10 episodes showed its progress; these 2 are others" in words
 
 
-def first_is_better(shown, rng):
-    return np.ones(len(shown))
-
-
-def test_without_a_reward_of_the_environment_the_terminal_is_about_the_answers(tmp_path, capsys):
-    config = OnlineConfig(
-        env=Lawn,
-        environments=2,
-        steps=800,
-        initial_steps=400,
-        iterations=1,
-        comparisons=12,
-        segment_length=10,
-        eval_every=400,
-        eval_episodes=2,
-        teacher=first_is_better,
-        algorithm=PPOConfig(n_steps=100, batch_size=50),
-    )
-    evaluation = EvaluationConfig(episodes=2, queries=4, clip_steps=0, oracle=False)
-    run_with_progress(OnlineRunConfig(config, evaluation, out=tmp_path / "run"))
-    output = " ".join(capsys.readouterr().out.split())
-    assert " s · 12 answers · reward accuracy " in output
-    assert "From 12 answers, the reward model predicts " in output
-    for words in ("return 0", "return while", "True return", "showed its progress", "held-out"):
-        assert words not in output, words
-
-
 @pytest.mark.slow
 def test_what_a_run_keeps_is_read_by_other_commands(tmp_path, capsys):
     ppo = ["--algorithm", "ppo", "--algorithm.n-steps", "100", "--algorithm.batch-size", "50"]
@@ -87,47 +54,6 @@ def test_what_a_run_keeps_is_read_by_other_commands(tmp_path, capsys):
     how = ("--steps", 2, "--no-controls", "--seeds", 0, "--report-to", "jsonl")
     assert run("offline", "run", *offline, *how, "--out", tmp_path / "c") == 0
     assert (tmp_path / "c/policies/learned-0").is_dir()
-
-
-LOSS = """
-import torch
-
-
-def hinge(logits, preference):
-    return torch.relu(preference - (2 * preference - 1) * logits)
-"""
-
-
-@pytest.mark.slow
-def test_a_run_begins_with_answers_that_are_there_and_fits_by_a_loss_of_ones_own(
-    tmp_path, monkeypatch
-):
-    (tmp_path / "some_losses.py").write_text(LOSS)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.chdir(tmp_path)
-    assert run(*small("first")) == 0
-    words = ["--warm-start.comparisons", "first", "--validation", "0.3", "--final-queries"]
-    words += ["--trainer.loss", "some_losses:hinge", "--trainer.penalty.strength", "1e-4"]
-    words += ["--trainer.penalty.norm", "3"]
-    assert run(*small("second", *words)) != 0, "nobody trusts the module yet"
-    assert run(*small("second", *words, "--trust", "some_losses")) == 0
-    result = json.loads((tmp_path / "second/result.json").read_text())
-    assert result["comparisons"] == 12
-    config = json.loads((tmp_path / "second/config.json").read_text())["config"]
-    assert config["warm_start"]["comparisons"] == ["first"]
-    assert config["trainer"]["loss"] == "some_losses:hinge"
-    assert config["trainer"]["penalty"] == {
-        "strength": 1e-4, "norm": 3, "band": None, "factor": 0.2, "measure": "power",
-    }  # fmt: skip
-    assert "reward/held_out_answers" in read_jsonl(tmp_path / "second/metrics.jsonl")
-
-
-@pytest.mark.slow
-def test_online_run_from_a_preset(tmp_path):
-    longer = ["--steps", "2000", "--sampler", "uniform"]
-    assert run(*small(tmp_path / "run", "--preset", "pendulum", *longer)) == 0
-    config = json.loads((tmp_path / "run/config.json").read_text())["config"]
-    assert config["algorithm"]["gamma"] == 0.98
 
 
 def test_the_last_preset_counts(capsys):
@@ -225,37 +151,6 @@ def online(*words):
     return run("online", "run", "--out", "run", *words, *TINY)
 
 
-@pytest.mark.slow
-def test_a_class_of_the_current_folder_is_taught(here, capsys):
-    made = ("--env", "garden:Garden", "--env-kwargs", "{speed: 0.3}", "--max-episode-steps", "15")
-    assert online(*made, "--wrappers", "garden:Shift", "garden:Shift: {by: 0.5}") == 0
-    saved = json.loads(Path("run/config.json").read_text())["config"]
-    assert (saved["env"], saved["env_kwargs"]) == ("garden:Garden", {"speed": 0.3})
-    assert saved["max_episode_steps"] == 15
-    assert saved["wrappers"] == ["garden:Shift", "garden:Shift: {by: 0.5}"]
-    result = json.loads(Path("run/result.json").read_text())
-    assert result["env"] == "garden:Garden"
-    assert Path("run/report.html").is_file()
-    capsys.readouterr()
-    again = ("--config", "run/config.json", "--out", "again")
-    assert online(*again) == 1
-    assert "--trust garden" in capsys.readouterr().err
-    assert not Path("again").exists()
-    assert online(*again, "--trust", "garden") == 0
-
-
-@pytest.mark.slow
-def test_wrappers_that_a_file_names_are_trusted_or_typed(here, capsys):
-    Path("it.yaml").write_text("wrappers:\n- garden:Shift: {by: 2}\n")
-    assert online("--config", "it.yaml") == 1
-    assert "'garden:Shift', which it.yaml names" in capsys.readouterr().err
-    assert "garden" not in sys.modules
-    assert online("--config", "it.yaml", "--trust", "garden") == 0
-    assert (
-        online("--config", "it.yaml", "--wrappers", "garden:Shift", "--env", "garden:Garden") == 0
-    )
-
-
 WRONG = {
     ("--env", ""): "environment ''",
     ("--env", "Pendulum-v2"): "Pendulum-v1",
@@ -307,20 +202,3 @@ def test_data_sets_are_recorded_in_them(here):
     assert (result["env"], result["tiers"][0]["steps"]) == ("garden:Garden", 27)
     assert run("data", "record", "--env", "garden:OldStep", "--out", "old") == 1
     assert not Path("old").exists()
-
-
-@pytest.mark.slow
-def test_people_see_recorded_pictures_of_a_data_set(here, capsys):
-    words = ("--env", "garden:Garden", "--pictures", "--mix", "random:4", "--out", "data")
-    assert run("data", "record", *words) == 0
-    where = ("--run", "data", "--store", "labels", "--queries", 3, "--length", 5)
-    assert run("annotate", "create", *where) == 0
-    assert run("annotate", "render", "--store", "labels", "--once") == 0
-    with Store.open("labels") as store:
-        (project,) = store.projects.all()
-        assert project.frames == {"kind": "recorded"}
-        assert store.clips.without_video(project.id, 9) == []
-    capsys.readouterr()
-    assert run("data", "record", "--env", "garden:small_garden", *words[2:-1], "other") == 1
-    assert "expected one that draws pictures" in capsys.readouterr().err
-    assert not Path("other").exists()

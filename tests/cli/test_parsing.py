@@ -28,7 +28,7 @@ from preferl.models.configs import (
 )
 from preferl.offline.learner_configs import DTRConfig
 from preferl.online.configs import OnlineConfig, PPOConfig, SACConfig
-from preferl.registry import ALGORITHMS, SAMPLERS
+from preferl.registry import SAMPLERS
 from preferl.training.configs import CosineSchedule
 
 
@@ -36,38 +36,38 @@ def online(*words):
     return parse(OnlineRunConfig, words, prog="preferl online run")
 
 
-def test_options_change_what_names_choose():
-    config = online("--algorithm.tau", "0.1", "--algorithm", "sac", "--model", "mlp")
-    assert config.run.algorithm == SACConfig(tau=0.1)
-    assert config.run.model == MLPRewardConfig(members=3)
-    assert online("--algorithm", "ppo", "--algorithm.n-steps=64").run.algorithm == PPOConfig(
-        n_steps=64
-    )
+TQC = SB3Config("sb3_contrib:TQC", hidden=(8, 8), settings={"tau": 0.1, "train_freq": [2, "step"]})
 
 
-def test_algorithms_have_the_settings_of_stable_baselines3():
-    words = "--algorithm sac --algorithm.ent-coef auto_0.1 --algorithm.target-entropy -3.5"
-    sac = online(*words.split(), "--algorithm.use-sde", "--algorithm.n-steps", "3").run.algorithm
-    assert sac == SACConfig(ent_coef="auto_0.1", target_entropy=-3.5, use_sde=True, n_steps=3)
-    assert online("--algorithm", "sac", "--algorithm.ent-coef", "0.2").run.algorithm.ent_coef == 0.2
-    words = "--algorithm ppo --algorithm.clip-range-vf 0.3 --algorithm.no-normalize-advantage"
-    assert online(*words.split()).run.algorithm == PPOConfig(
-        clip_range_vf=0.3, normalize_advantage=False
-    )
-
-
-def test_any_algorithm_has_settings_by_name():
-    words = ["--algorithm", "sb3", "--algorithm.algorithm", "sb3_contrib:TQC"]
-    words += ["--algorithm.settings", "{tau: 0.1, train_freq: [2, step]}"]
-    config = online(*words, "--algorithm.hidden", "8", "8").run.algorithm
-    settings = {"tau": 0.1, "train_freq": [2, "step"]}
-    assert config == SB3Config("sb3_contrib:TQC", hidden=(8, 8), settings=settings)
-
-
-def test_the_last_of_repeated_options_counts():
-    run = online("--steps=5000", "--steps", "6000", "--algorithm", "sac", "--algorithm=ppo").run
-    assert (run.steps, run.algorithm) == (6000, PPOConfig())
-    assert online("--algorithm=ppo", "--algorithm", "sac").run.algorithm == SACConfig()
+@pytest.mark.parametrize(
+    ("words", "algorithm"),
+    [
+        ("--algorithm.tau 0.1 --algorithm sac", SACConfig(tau=0.1)),
+        ("--algorithm '{kind: sac, tau: 0.1}'", SACConfig(tau=0.1)),
+        ("--algorithm ppo --algorithm.n-steps=64", PPOConfig(n_steps=64)),
+        (
+            "--algorithm sac --algorithm.ent-coef auto_0.1 --algorithm.target-entropy -3.5",
+            SACConfig(ent_coef="auto_0.1", target_entropy=-3.5),
+        ),
+        (
+            "--algorithm sac --algorithm.ent-coef 0.2 --algorithm.use-sde",
+            SACConfig(ent_coef=0.2, use_sde=True),
+        ),
+        (
+            "--algorithm ppo --algorithm.clip-range-vf 0.3 --algorithm.no-normalize-advantage",
+            PPOConfig(clip_range_vf=0.3, normalize_advantage=False),
+        ),
+        (
+            "--algorithm sb3 --algorithm.algorithm sb3_contrib:TQC --algorithm.hidden 8 8 "
+            "--algorithm.settings '{tau: 0.1, train_freq: [2, step]}'",
+            TQC,
+        ),
+        ("--algorithm sac --algorithm=ppo", PPOConfig()),
+        ("--algorithm=ppo --algorithm sac", SACConfig()),
+    ],
+)
+def test_options_choose_an_algorithm_and_its_settings(words, algorithm):
+    assert online(*shlex.split(words)).run.algorithm == algorithm
 
 
 def test_parts_that_may_be_left_out():
@@ -178,6 +178,7 @@ def test_a_settings_file_is_a_default(tmp_path):
 
 
 def test_models_are_registered_ones_or_those_of_presets():
+    assert online("--model", "mlp").run.model == MLPRewardConfig(members=3)
     assert online("--model", "cnn").run.model == CNNRewardConfig(members=3)
     assert online("--model", "lstm").run.model == LSTMRewardConfig(context=50)
     long = online("--model", "pt", "--segment-length", "120").run.model
@@ -199,23 +200,10 @@ def test_a_teacher_or_an_algorithm_is_a_name_or_settings():
     assert mistaken == online("--teacher={kind: mistake}").run.teacher
     skipping = online("--teacher", "{kind: skip, typical: 20}").run.teacher
     assert skipping == online("--teacher={typical: 20, kind: skip}").run.teacher
-    assert online("--algorithm", "{kind: sac, tau: 0.1}").run.algorithm == SACConfig(tau=0.1)
     with pytest.raises(UsageError, match="--teacher: expected a name, or settings"):
         online("--teacher", "{kind: skip")
     with pytest.raises(ConfigError, match=r"The nearest is tau"):
         online("--algorithm", "{kind: sac, taw: 0.1}")
-
-
-def test_what_a_module_registers_is_chosen_by_name():
-    @dataclass(frozen=True)
-    class OwnConfig:
-        rate: float = 0.5
-
-    ALGORITHMS.register("own", "module:Own", OwnConfig)
-    try:
-        assert online("--algorithm", "own", "--algorithm.rate", "2").run.algorithm == OwnConfig(2)
-    finally:
-        ALGORITHMS.remove("own")
 
 
 @dataclass(frozen=True)

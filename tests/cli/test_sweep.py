@@ -58,16 +58,6 @@ def test_each_run_is_done_once_and_laid_beside_the_others(file, tmp_path, capsys
     assert len(found["runs"]) == 3
 
 
-@pytest.mark.slow
-def test_a_run_that_fails_is_named_and_the_others_go_on(file, tmp_path, capsys):
-    change(file, grid={}, runs=[{"seed": 0}, {"env_kwargs": {"g": 1}}])
-    assert run("sweep", file, "--processes", "2") == 1
-    captured = capsys.readouterr()
-    assert "env_kwargs=1 failed, see runs/small/env_kwargs=1/log.txt" in captured.err
-    assert "unexpected keyword argument 'g'" in captured.err
-    assert [*rows(tmp_path / "runs/small")] == ["seed=0"]
-
-
 def test_a_dry_run_prints_commands_and_runs_none(file, tmp_path, capsys):
     assert run("sweep", file, "--dry-run") == 0
     first, _ = capsys.readouterr().out.splitlines()

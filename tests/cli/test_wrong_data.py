@@ -44,13 +44,10 @@ def made(tmp_path_factory):
     np.save(folder / "nan/observations.npy", seen)
     shutil.copytree(folder / "episodes", folder / "uneven")
     np.save(folder / "uneven/actions.npy", np.asarray(episodes.actions)[:-3])
-    demonstrations = [
-        {"observations": np.zeros((9, width)), "actions": np.zeros((9, 1)), "rewards": np.zeros(9)}
-        for width in (3, 4)
-    ]
-    (folder / "widths.pickle").write_bytes(pickle.dumps(demonstrations))
-    demonstrations[0]["actions"] = np.zeros((8, 1))
-    (folder / "uneven.pickle").write_bytes(pickle.dumps(demonstrations[:1]))
+    for name, widths, actions in (("widths", (3, 4), 9), ("uneven", (3,), 8)):
+        columns = {"actions": np.zeros((actions, 1)), "rewards": np.zeros(9)}
+        parts = [columns | {"observations": np.zeros((9, width))} for width in widths]
+        (folder / f"{name}.pickle").write_bytes(pickle.dumps(parts))
     still = make_episodes(rng, [STEPS], reward=lambda seen, done: np.zeros(len(done)))
     save_episodes(folder / "still", still)
     for name, space in (("fit", POINT_SPACE), ("wide", WIDE)):
@@ -73,8 +70,6 @@ WRONG = [
     (f"{FIT} {DATA} --labels nowhere", "nowhere: expected a folder of label files"),
     (f"{OFFLINE} {DATA} --labels empty", "expected the label files of either"),
     (f"{OFFLINE} {DATA} --reward nowhere", "nowhere: expected a run with a reward"),
-    (f"{OFFLINE} {DATA} --reward ./true", "true: expected a run with a reward"),
-    (f"reward evaluate nowhere {BOTH}", "nowhere/reward: expected a folder with a whole"),
     (f"{FIT} --store nowhere", "store nowhere: expected a folder of labels"),
     (f"{FIT} --comparisons nowhere", "nowhere: expected a folder written by preferl"),
     (f"{FIT} --comparisons episodes", "episodes: expected comparisons, got episodes"),
@@ -96,7 +91,6 @@ WRONG = [
     (f"{TEACHER} oracle --length 500", "segment length: expected at most 20"),
     (f"{TEACHER} oracle --length 0", "segments: expected count >= 0 and length >= 1"),
     (f"{FIT} {BOTH} --queries 31", "queries: expected at most 30, as many as there are, got 31"),
-    (f"{FIT} {BOTH} --queries 0", "queries: expected at least 1, got 0"),
     (
         f"{FIT} --demonstrations still --teacher oracle --length 5",
         "recorded rewards: expected some",
@@ -106,17 +100,13 @@ WRONG = [
         "labels or comparisons: expected none beside the true reward",
     ),
     # settings
-    (f"{FIT} {BOTH} --epochs -3", "epochs: expected at least 1, got -3"),
     (f"{OFFLINE} {BOTH} --steps -3", "steps: expected at least 1, got -3"),
     (f"{FIT} {BOTH} --members 0", "members: expected at least 1, got 0"),
-    (f"{FIT} {BOTH} --model gpt", "model: expected one of mlp, cnn"),
     (f"{FIT} {BOTH} --report-to paper", "report_to: expected some of jsonl"),
-    (f"{TEACHER} owl", "teacher: expected one of scripted, oracle"),
     (f"{TEACHER} '{{kind: mistake, rate: 2}}'", "error_rate: expected in [0, 1], got 2"),
     (f"{FIT} {BOTH} --comparisons labels", "got --labels and --comparisons"),
     (f"{FIT} {DATA}", "or --teacher, got none"),
     (f"{FIT} --teacher oracle", "Give --demonstrations with the episodes"),
-    (f"{EVALUATE} {BOTH} --true-reward numpy", "true reward: expected module:Name"),
     (f"{EVALUATE} {BOTH} --true-reward numpy:nothing", "true reward: expected module:Name"),
     (f"{EVALUATE} {BOTH} --true-reward numpy:pi", "numpy:pi: expected a function"),
     (f"{EVALUATE} {BOTH} --true-reward preferl.cli.demo:pendulum_reward", "got not enough values"),

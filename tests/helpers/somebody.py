@@ -3,8 +3,6 @@
 import math
 import threading
 import time
-from pathlib import Path
-from typing import Self
 
 from helpers.waiting import wait_until
 from preferl.store import Store
@@ -16,7 +14,7 @@ class Somebody(threading.Thread):
     After `rests_after` answers it goes on once there is a reward.
     """
 
-    def __init__(self, labels: Path, most: float = math.inf, rests_after: float = math.inf) -> None:
+    def __init__(self, labels, most=math.inf, rests_after=math.inf):
         super().__init__()
         self.labels = labels
         self.most = most
@@ -24,9 +22,9 @@ class Somebody(threading.Thread):
         self.given = 0
         self.done = threading.Event()
         self.had_enough = threading.Event()
-        self.open_after_reward: list[int] = []  # pairs, whenever a reward was just published
+        self.open_after_reward = []  # pairs, whenever a reward was just published
 
-    def run(self) -> None:
+    def run(self):
         wait_until((self.labels / "labels.db").is_file, "no labels were made")
         with Store.open(self.labels) as store:
             projects = wait_until(store.projects.all, "no project was made")
@@ -47,10 +45,10 @@ class Somebody(threading.Thread):
                     store.queue.answer(ann.id, question.token, key, "left")
                     self.given += 1
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         self.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *_):
         self.done.set()
         self.join()
