@@ -29,7 +29,6 @@ OF_NO_MODULE = {
     "feedback": {"named_teachers"},
     "models": {"own_models"},
     "online": {"episode_lengths", "every_policy", "normalised_agents", "pixels", "resumed_answers"},
-    "online/service": {"own_reward_models"},
 }
 """By folder: files of tests of what several modules do together."""
 

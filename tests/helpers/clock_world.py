@@ -15,21 +15,25 @@ class Clock(gym.Env[Any, Any]):
     observation_space: spaces.Space[Any] = spaces.Box(-np.inf, np.inf, (2,), np.float32)
     action_space: spaces.Space[Any] = spaces.Box(np.float32([-2, 0]), np.float32([2, 10]))
 
-    def __init__(self) -> None:
+    def __init__(self, length=LENGTH):
+        self.length = length
         self.resets = 0
-        self.actions: list[Any] = []
+        self.actions = []
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+    def reset(self, *, seed=None, options=None):
         self.resets += 1
         self.time = 0
-        return self._look(), {}
+        return self._look(), self._info()
 
-    def step(self, action: Any) -> Any:
+    def step(self, action):
         self.time += 1
         self.actions.append(action)
-        over = self.time == LENGTH
+        over = self.time == self.length
         limit = self.resets % 2 == 0
-        return self._look(), float(self.time), over and not limit, over and limit, {}
+        return self._look(), float(self.time), over and not limit, over and limit, self._info()
 
-    def _look(self) -> Any:
+    def _info(self):
+        return {"state": np.array([self.resets, self.time])}
+
+    def _look(self):
         return np.array([self.resets, self.time], np.float32)

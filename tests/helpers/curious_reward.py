@@ -1,9 +1,6 @@
 """A reward that gives away whatever is wrong with what it is shown."""
 
-from typing import Any
-
 import numpy as np
-from gymnasium import spaces
 
 from preferl.shapes import leaves
 
@@ -16,20 +13,18 @@ class Curious:
         saw: the observations of its last call.
     """
 
-    def __init__(
-        self, observations: spaces.Space[Any], actions: spaces.Space[Any], context: int = 1
-    ) -> None:
+    def __init__(self, observations, actions, context=1):
         self.observation_space = observations
         self.action_space = actions
         self.context = context
         self.rows = 0
-        self.saw: Any = None
+        self.saw = None
 
     @classmethod
-    def of(cls, env: Any, context: int = 1) -> "Curious":
+    def of(cls, env, context=1):
         return cls(env.observation_space, env.action_space, context)
 
-    def __call__(self, observations: Any, actions: Any, mask: Any) -> Any:
+    def __call__(self, observations, actions, mask):
         self.rows = max(self.rows, len(mask))
         self.saw = observations
         spaces_seen = leaves(getattr(self.observation_space, "spaces", self.observation_space))

@@ -1,8 +1,5 @@
 """Small runs that can be stopped anywhere, and what has to be equal if they went the same way."""
 
-from pathlib import Path
-from typing import Any
-
 import gymnasium
 import numpy as np
 import torch
@@ -11,7 +8,6 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 
 from helpers.wrapped_pendulums import Sink
-from preferl.data.episodes import Episodes
 from preferl.models import LSTMRewardConfig, MLPRewardConfig, build_reward_model
 from preferl.online import FeedbackCallback, FeedbackVecEnv, SaveRunCallback
 from preferl.training import RewardFunction
@@ -30,27 +26,27 @@ class KilledError(Exception):
 class Kill(BaseCallback):
     """Ends a run in the middle of a step."""
 
-    def __init__(self, at: int) -> None:
+    def __init__(self, at):
         super().__init__()
         self.at = at
 
-    def _on_step(self) -> bool:
+    def _on_step(self):
         if self.model.num_timesteps >= self.at:
             raise KilledError
         return True
 
 
-def make(env_id: str) -> gymnasium.Env[Any, Any]:
+def make(env_id):
     return gymnasium.make(env_id, max_episode_steps=STEPS)
 
 
-def reward_for(env_id: str, kind: str = "mlp", seed: int = 0) -> RewardFunction:
+def reward_for(env_id, kind="mlp", seed=0):
     env = make(env_id)
     model = build_reward_model(MODELS[kind], env.observation_space, env.action_space, seed=seed)
     return RewardFunction(model)
 
 
-def agent_on(algorithm: str, venv: Any) -> PPO | SAC:
+def agent_on(algorithm, venv):
     if algorithm == "PPO":
         return PPO("MlpPolicy", venv, n_steps=32, batch_size=32, n_epochs=2, seed=3, device="cpu")
     return SAC(
@@ -65,17 +61,17 @@ def agent_on(algorithm: str, venv: Any) -> PPO | SAC:
     )
 
 
-def built(algorithm: str, env_id: str, rewards: Any) -> tuple[PPO | SAC, Sink]:
+def built(algorithm, env_id, rewards):
     """An agent in two environments that are recorded."""
     venv = make_vec_env(lambda: make(env_id), 2, seed=5)
     env = FeedbackVecEnv(venv, rewards=rewards, segment_length=5, longest_piece=50)
     return agent_on(algorithm, env), Sink(env)
 
 
-def learn(agent: Any, total: int, folder: Path | None, *, every: int = 64, kill: int = 0) -> None:
+def learn(agent, total, folder, *, every=64, kill=0):
     """Learn up to `total` steps, saving on the way, unless killed before."""
     exploring = FeedbackCallback(wait=True, exploration_fraction=0.4)
-    callbacks: list[BaseCallback] = [exploring]
+    callbacks = [exploring]
     if folder is not None:
         callbacks.append(SaveRunCallback(folder, every=every))
     if kill:
@@ -83,12 +79,12 @@ def learn(agent: Any, total: int, folder: Path | None, *, every: int = 64, kill:
     agent.learn(total - agent.num_timesteps, callback=callbacks, reset_num_timesteps=False)
 
 
-def counted_resets(env: Any) -> list[int]:
+def counted_resets(env):
     """One more for each reset of a vector environment from now on."""
-    resets: list[int] = []
+    resets = []
     reset = env.reset
 
-    def counting() -> Any:
+    def counting():
         resets.append(1)
         return reset()
 
@@ -96,7 +92,7 @@ def counted_resets(env: Any) -> list[int]:
     return resets
 
 
-def flat(value: Any, where: str = "") -> dict[str, Any]:
+def flat(value, where=""):
     """All numbers of nested states by their place."""
     if isinstance(value, torch.Tensor):
         return {where: value.detach().numpy().copy()}
@@ -110,7 +106,7 @@ def flat(value: Any, where: str = "") -> dict[str, Any]:
     return {where: value}
 
 
-def everything(agent: Any) -> dict[str, Any]:
+def everything(agent):
     """What two agents that went the same way share to the last bit."""
     state = {
         "parameters": agent.get_parameters(),
@@ -127,12 +123,12 @@ def everything(agent: Any) -> dict[str, Any]:
     return flat(state)
 
 
-def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
+def assert_same(one, other):
     assert one.keys() == other.keys()
     for name, value in one.items():
         np.testing.assert_array_equal(value, other[name], err_msg=name)
 
 
-def assert_same_episodes(one: Episodes, other: Episodes) -> None:
+def assert_same_episodes(one, other):
     for name in ("observations", "actions", "rewards", "terminated", "lengths"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)

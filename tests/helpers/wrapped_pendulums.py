@@ -1,10 +1,10 @@
 """Pendulums with short episodes, small rewards for them, and what their wrappers hand over."""
 
-from typing import Any
-
 import gymnasium
+from stable_baselines3 import PPO
+from stable_baselines3.common.env_util import make_vec_env
 
-from preferl.data.episodes import Episodes, join
+from preferl.data.episodes import join
 from preferl.models import (
     LSTMRewardConfig,
     MLPRewardConfig,
@@ -24,11 +24,20 @@ MODELS = {
 }
 
 
-def pendulum(steps: int = STEPS) -> gymnasium.Env[Any, Any]:
+def pendulum(steps=STEPS):
     return gymnasium.make("Pendulum-v1", max_episode_steps=steps)
 
 
-def reward_of(kind: str = "mlp", seed: int = 0) -> RewardFunction:
+def pendulums(number=1, seed=0):
+    """So many, for stable-baselines3."""
+    return make_vec_env(pendulum, number, seed=seed)
+
+
+def small_ppo(env):
+    return PPO("MlpPolicy", env, n_steps=16, batch_size=8, n_epochs=1, seed=0, device="cpu")
+
+
+def reward_of(kind="mlp", seed=0):
     env = pendulum()
     model = build_reward_model(MODELS[kind], env.observation_space, env.action_space, seed=seed)
     return RewardFunction(model)
@@ -37,15 +46,15 @@ def reward_of(kind: str = "mlp", seed: int = 0) -> RewardFunction:
 class Sink:
     """Takes what a wrapper hands over."""
 
-    def __init__(self, env: Any) -> None:
-        self.parts: list[Episodes] = []
+    def __init__(self, env):
+        self.parts = []
         env.core.on_episodes = self.parts.append
         env.core.recording.collecting = True
 
     @property
-    def steps(self) -> int:
+    def steps(self):
         return sum(part.steps for part in self.parts)
 
-    def episodes(self, env: Any) -> Episodes:
+    def episodes(self, env):
         env.core.hand_over()
         return join(self.parts)

@@ -1,7 +1,6 @@
 """Programs that are killed with -9 all along the way, and started again until they are through."""
 
 import signal
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ TOUCHES = (0, 12, 45, 90, 0, 93)
 """Of a checkpoint, where the program ends: in its writing, or before it; 91 put it in its place."""
 
 
-def answers(folder: Path) -> int:
+def answers(folder):
     with Store.open(folder / "store") as store:
         return store.progress(StoredFeedback(store).project.id).answered
 

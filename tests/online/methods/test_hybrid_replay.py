@@ -1,8 +1,6 @@
 """Half of each batch from the newest steps, whatever the buffer, the algorithm and the rewards."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -12,10 +10,11 @@ from stable_baselines3 import DDPG, DQN, PPO, SAC, TD3
 from stable_baselines3.common.utils import set_random_seed
 from stable_baselines3.common.vec_env import DummyVecEnv
 
+from helpers.tiny_runs import tiny
 from preferl.errors import ConfigError
 from preferl.feedback import UniformPairs
 from preferl.models import MLPRewardConfig
-from preferl.online import OnlineConfig, PPOConfig, SACConfig, learn_from_preferences
+from preferl.online import PPOConfig, SACConfig, learn_from_preferences
 from preferl.online.methods.hybrid_replay import (
     HybridDictReplayBuffer,
     HybridNStepReplayBuffer,
@@ -29,14 +28,15 @@ from preferl.training import RewardTrainerConfig
 
 CLOCK = spaces.Box(0, 10_000, (1,), np.float32)
 MOVE = spaces.Box(-1, 1, (1,), np.float32)
-KINDS: list[tuple[Any, Callable[[Any], Any]]] = [
+LABELLED = spaces.Dict({"at": PointWorld.observation_space})
+KINDS = [
     (HybridReplayBuffer, lambda time: time),
     (HybridDictReplayBuffer, lambda time: {"clock": time}),
     (HybridNStepReplayBuffer, lambda time: time),
 ]
 
 
-def filled(kind: Any, shown: Callable[[Any], Any], *, steps: int, rows: int = 200) -> Any:
+def filled(kind, shown, *, steps, rows=200):
     """A buffer of two environments whose observations are the time at which they were stored."""
     space = spaces.Dict({"clock": CLOCK}) if kind is HybridDictReplayBuffer else CLOCK
     buffer = kind(2 * rows, space, MOVE, "cpu", 2, recent_share=0.5, recent_steps=20)
@@ -48,7 +48,7 @@ def filled(kind: Any, shown: Callable[[Any], Any], *, steps: int, rows: int = 20
     return buffer
 
 
-def times(samples: Any) -> np.ndarray:
+def times(samples):
     observations = samples.observations
     observations = observations["clock"] if isinstance(observations, dict) else observations
     return observations.numpy()[:, 0]
@@ -70,46 +70,19 @@ def test_half_of_each_batch_is_among_the_newest_steps(kind, shown, steps):
     assert np.abs(counts - expected).max() < 5 * np.sqrt(expected)
 
 
-def test_few_steps_are_all_newest_and_a_share_of_0_is_the_plain_buffer():
-    few = filled(*KINDS[0], steps=3)
-    assert set(times(few.sample(200))) == {0, 1, 2}
-    buffer = filled(*KINDS[0], steps=150)
-    buffer.recent_share = 0.0
-    set_random_seed(0)
-    old = np.mean([times(buffer.sample(100)).mean() for _ in range(100)])
-    assert old == pytest.approx(74.5, abs=3)
-
-
-@pytest.mark.parametrize(("kind", "shown"), KINDS[:2])
-def test_batches_have_the_rewards_that_relabelling_gave(kind, shown):
-    buffer = filled(kind, shown, steps=330)
-
-    def reward(observations: Any, actions: Any) -> np.ndarray:
-        clock = observations["clock"] if isinstance(observations, dict) else observations
-        return np.asarray(2.0 * clock[..., 0])
-
-    relabel_replay(buffer, reward)
-    samples = buffer.sample(64)
-    np.testing.assert_array_equal(samples.rewards.numpy()[:, 0], 2 * times(samples))
-
-
-class Labelled(gym.ObservationWrapper[Any, Any, Any]):
-    """Shows a position under a name."""
-
-    def __init__(self) -> None:
-        super().__init__(PointWorld())
-        self.observation_space = spaces.Dict({"at": self.env.observation_space})
-
-    def observation(self, observation: Any) -> Any:
-        return {"at": observation}
-
-
 @pytest.mark.parametrize(
     ("algorithm", "world", "settings", "expected"),
     [
         (SAC, PointWorld, {}, HybridReplayBuffer),
         (TD3, PointWorld, {"n_steps": 3}, HybridNStepReplayBuffer),
-        (DDPG, Labelled, {}, HybridDictReplayBuffer),
+        (
+            DDPG,
+            lambda: gym.wrappers.TransformObservation(
+                PointWorld(), lambda seen: {"at": seen}, LABELLED
+            ),
+            {},
+            HybridDictReplayBuffer,
+        ),
         (DQN, lambda: gym.make("CartPole-v1"), {}, HybridReplayBuffer),
     ],
 )
@@ -117,32 +90,23 @@ def test_algorithms_learn_from_it(algorithm, world, settings, expected, monkeypa
     sizes = []
     draw = HybridSampling.draw_rows
 
-    def counted(buffer: HybridSampling, batch_size: int) -> Any:
+    def counted(buffer, batch_size):
         sizes.append(batch_size)
         return draw(buffer, batch_size)
 
     monkeypatch.setattr(HybridSampling, "draw_rows", counted)
-    policy = "MultiInputPolicy" if world is Labelled else "MlpPolicy"
-    agent = algorithm(
-        policy,
-        DummyVecEnv([world] * 2),
-        learning_starts=10,
-        train_freq=4,
-        buffer_size=500,
-        batch_size=16,
-        policy_kwargs={"net_arch": [8]},
-        **settings,
-    )
-    plain = agent.replay_buffer
+    policy = "MultiInputPolicy" if algorithm is DDPG else "MlpPolicy"
+    small = {"learning_starts": 10, "train_freq": 4, "buffer_size": 500, "batch_size": 16}
+    network = {"policy_kwargs": {"net_arch": [8]}}
+    agent = algorithm(policy, DummyVecEnv([world] * 2), **small, **network, **settings)
     use_hybrid_replay(agent, share=0.25, steps=12)
     buffer = agent.replay_buffer
     assert type(buffer) is expected
     assert (buffer.buffer_size, buffer.n_envs) == (250, 2)
     assert (buffer.recent_share, buffer.recent_steps) == (0.25, 12)
-    assert getattr(buffer, "n_steps", None) == getattr(plain, "n_steps", None)
+    assert getattr(buffer, "n_steps", None) == settings.get("n_steps")
     agent.learn(40)
     assert buffer.size() == 20
-    assert sizes
     assert set(sizes) == {16}
 
 
@@ -158,14 +122,10 @@ def test_others_are_refused():
 
 
 def test_the_loop_draws_from_the_steps_that_queries_are_about():
-    config = OnlineConfig(
+    config = tiny(
         env=PointWorld,
-        environments=2,
         steps=400,
-        comparisons=12,
-        iterations=2,
         initial_steps=100,
-        eval_every=0,
         segment_length=5,
         buffer_steps=60,
         recent_share=0.5,
@@ -177,7 +137,7 @@ def test_the_loop_draws_from_the_steps_that_queries_are_about():
     shown = []
     choose = UniformPairs()
 
-    def sampler(segments: Any, count: int, rng: Any) -> Any:
+    def sampler(segments, count, rng):
         shown.append(segments.steps)
         return choose(segments, count, rng)
 

@@ -1,28 +1,24 @@
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
 from stable_baselines3 import DQN, PPO, SAC, TD3
-from stable_baselines3.common.torch_layers import FlattenExtractor
-from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
-from torch import nn
+from stable_baselines3.common.vec_env import DummyVecEnv
 
-from helpers.clock_world import LENGTH, Clock
+from helpers.clock_world import Clock
 from preferl.errors import ConfigError
 from preferl.online.methods.pretraining import fill_replay, reset_critic
 from preferl.online.wrappers.exploration import ExplorationPolicy
 
 
-def agent(env: Any, kind: Any = SAC, **settings: Any) -> Any:
+def agent(env, kind=SAC, **settings):
     given = {"learning_starts": 0, "buffer_size": 400, "batch_size": 16, "seed": 0}
     policy = "MultiInputPolicy" if isinstance(env.observation_space, spaces.Dict) else "MlpPolicy"
     network = {"net_arch": [8], **settings.pop("policy_kwargs", {})}
     return kind(policy, env, policy_kwargs=network, **(given | settings), device="cpu")
 
 
-def filled(env: Any, vector_steps: int, **settings: Any) -> Any:
+def filled(env, vector_steps, **settings):
     subject = agent(env, **settings)
     random = ExplorationPolicy(subject, subject.action_space, np.random.default_rng(0), 0.5)
     fill_replay(subject, subject.get_env(), random, vector_steps)
@@ -62,29 +58,11 @@ def test_it_goes_on_where_the_agent_was():
     assert subject.replay_buffer.observations[6:9, 0].tolist() == [[2, 0], [2, 1], [2, 2]]
 
 
-def test_normalised_observations_are_stored_as_the_environment_gave_them():
-    subject = filled(VecNormalize(DummyVecEnv([Clock] * 2)), 2 * LENGTH)
-    buffer = subject.replay_buffer
-    time = np.tile(np.arange(LENGTH), 2)
-    for v in range(2):
-        np.testing.assert_array_equal(buffer.observations[: 2 * LENGTH, v, 1], time)
-        np.testing.assert_allclose(
-            buffer.next_observations[: 2 * LENGTH, v, 1], time + 1, rtol=1e-4
-        )
-        np.testing.assert_array_equal(buffer.rewards[: 2 * LENGTH, v], time + 1)
-
-
-def test_random_steps_are_not_made_again():
-    subject = filled(DummyVecEnv([Clock] * 2), 20, learning_starts=40)
-    subject.learn(4, reset_num_timesteps=False)
-    assert subject._n_updates > 0
-
-
-def weights(network: nn.Module) -> list[torch.Tensor]:
+def weights(network):
     return [part.detach().clone() for part in network.parameters()]
 
 
-def same(network: nn.Module, before: list[torch.Tensor]) -> bool:
+def same(network, before):
     return all(map(torch.equal, network.parameters(), before))
 
 
@@ -117,26 +95,6 @@ def test_updates_teach_the_critic_the_rewards_of_the_buffer(kind):
         assert (values - 5).abs().mean() < 0.5
     subject.learn(20, reset_num_timesteps=False)
     assert not same(subject.actor, actor), "it learns again"
-
-
-class Seeing(FlattenExtractor):
-    """What sees has weights of its own."""
-
-    def __init__(self, space: Any) -> None:
-        super().__init__(space)
-        self.layer = nn.Linear(2, 2)
-
-    def forward(self, observations: torch.Tensor) -> torch.Tensor:
-        return self.layer(super().forward(observations))
-
-
-def test_what_actor_and_critic_share_stays():
-    shared = {"features_extractor_class": Seeing, "share_features_extractor": True}
-    subject = filled(DummyVecEnv([Clock]), 20, policy_kwargs=shared)
-    assert subject.critic.features_extractor is subject.actor.features_extractor
-    actor = weights(subject.actor)
-    reset_critic(subject, updates=3)
-    assert same(subject.actor, actor)
 
 
 def test_algorithms_without_a_critic_are_refused():

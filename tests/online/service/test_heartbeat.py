@@ -24,20 +24,17 @@ def test_a_change_of_state_does_not_wait_for_the_next_heartbeat(world):
     assert (last.alive, last.every) == (True, 3600)
 
 
-def test_an_error_is_reported_and_goes_on(world):
-    with (
-        pytest.raises(ValueError, match="no data"),
-        Heartbeat(world.store, world.project.id, "agent"),
-    ):
-        raise ValueError("no data")
-    assert service(world).status.state == "failed"
-    assert service(world).status.problem == "ValueError: no data"
-
-
-def test_an_interrupted_program_has_stopped_and_not_failed(world):
-    with pytest.raises(KeyboardInterrupt), Heartbeat(world.store, world.project.id, "agent"):
-        raise KeyboardInterrupt
-    assert (service(world).status.state, service(world).status.problem) == ("stopped", None)
+@pytest.mark.parametrize(
+    ("error", "state", "problem"),
+    [
+        (ValueError("no data"), "failed", "ValueError: no data"),
+        (KeyboardInterrupt(), "stopped", None),
+    ],
+)
+def test_an_error_is_reported_and_goes_on(world, error, state, problem):
+    with pytest.raises(type(error)), Heartbeat(world.store, world.project.id, "agent"):
+        raise error
+    assert (service(world).status.state, service(world).status.problem) == (state, problem)
 
 
 def test_work_without_a_pulse_is_stuck_until_the_next_one(world):

@@ -8,7 +8,6 @@ from preferl.feedback import ScriptedTeacher
 from preferl.online.service.scripted_answers import ScriptedAnswers
 from preferl.store.feedback import StoredFeedback
 from preferl.store.schema import Answer
-from preferl.testing.feedback_contracts import example_segments
 
 
 def script(world, teacher):
@@ -45,13 +44,6 @@ def test_each_number_has_its_kind_of_answer(world):
     assert kinds == ["cannot_tell", "equal", "left", "right"]
 
 
-def test_queries_need_no_videos(world):
-    pairs = np.array([[0, 1], [2, 3]])
-    world.store.queries.ask(world.project.id, example_segments(0), pairs)
-    assert world.store.reports.progress(world.project.id).pairs_undrawn == 2
-    assert script(world, ScriptedTeacher.oracle()).answer() == 2
-
-
 def test_scripts_of_two_agents_leave_each_other_what_is_left(world):
     first, second = (script(world, ScriptedTeacher.oracle()) for _ in range(2))
     world.ask(8)
@@ -62,12 +54,6 @@ def test_scripts_of_two_agents_leave_each_other_what_is_left(world):
 
     first.teacher = slow
     assert (first.answer(), second.given) == (0, 8)
-
-
-def test_the_budget_of_the_project_ends_a_script(world):
-    world.store.projects.update(world.project.id, budget=8)
-    world.ask(20)
-    assert script(world, ScriptedTeacher.oracle()).answer() == 8
 
 
 def test_an_error_of_the_teacher_keeps_the_answers_before_it(world):

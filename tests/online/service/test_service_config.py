@@ -14,7 +14,7 @@ from preferl.training.reward_presets import RewardSettings
 
 
 @pytest.mark.parametrize(("model", "threads", "taken"), [("mlp", None, 1), ("pt", 1, 1)])
-def test_a_fit_takes_threads_that_others_do_not_need(tmp_path, model, threads, taken) -> None:
+def test_a_fit_takes_threads_that_others_do_not_need(tmp_path, model, threads, taken):
     config = ServiceConfig(tmp_path, RewardSettings(model), threads=threads)
     assert config.fit_threads == taken
     assert ServiceConfig(tmp_path, RewardSettings("nmr")).fit_threads == half_of_the_cores()
@@ -29,21 +29,14 @@ def test_a_fit_takes_threads_that_others_do_not_need(tmp_path, model, threads, t
         ("beat_seconds", 1e5), ("validation", 1.0),
     ],
 )  # fmt: skip
-def test_a_number_out_of_its_range_is_named(name, wrong) -> None:
+def test_a_number_out_of_its_range_is_named(name, wrong):
     with pytest.raises(ConfigError, match=f"{name}: expected"):
         ServiceConfig(Path("rewards"), **{name: wrong})
 
 
-def test_a_file_keeps_all_settings() -> None:
+def test_a_file_keeps_all_settings():
     reward = RewardSettings("nmr", members=3)
     config = ServiceConfig(Path("a/b"), reward, context=7, cancel_after=2, combine="majority")
     assert from_json(ServiceConfig, to_json(config)) == config
     assert from_json(ServiceConfig, {"out": "a"}) == ServiceConfig(Path("a"))
     assert from_json(ServiceConfig, {"out": "s3://bucket/a"}).out == "s3://bucket/a"
-
-
-def test_settings_of_a_reward_that_do_not_go_together_are_refused_at_once() -> None:
-    with pytest.raises(ConfigError, match="hidden"):
-        ServiceConfig(Path("rewards"), RewardSettings("nmr", hidden=(8,)))
-    with pytest.raises(ConfigError, match=r"reward\.choose: expected one way to fit"):
-        ServiceConfig(Path("rewards"), RewardSettings(choose=True))

@@ -28,9 +28,7 @@ from preferl.testing import make_episodes
         ([9], 0, 0, 9, None),
     ],
 )  # fmt: skip
-def test_clips_that_run_short_are_warned_of(
-    caplog, rng, lengths, queries, asked, steps, warning
-) -> None:
+def test_clips_that_run_short_are_warned_of(caplog, rng, lengths, queries, asked, steps, warning):
     guard = RepetitionGuard(QueryConfig(segment_length=10, short="drop"))
     for _ in range(2):
         guard.check(make_episodes(rng, lengths), queries, asked=asked, steps=steps)
@@ -40,13 +38,13 @@ def test_clips_that_run_short_are_warned_of(
         assert re.search(warning, caplog.text)
 
 
-def test_what_the_loop_and_wrappers_share_has_one_default() -> None:
+def test_what_the_loop_and_wrappers_share_has_one_default():
     loop = OnlineConfig()
     wrapper = FeedbackConfig()
     for field in fields(QueryConfig):
         assert getattr(loop, field.name) == getattr(wrapper, field.name), field.name
     with pytest.raises(ConfigError, match="uniform, informative"):
-        FeedbackConfig(sampler="any")  # type: ignore[arg-type]
+        FeedbackConfig(sampler="any")
 
 
 @pytest.mark.parametrize(
@@ -56,12 +54,12 @@ def test_what_the_loop_and_wrappers_share_has_one_default() -> None:
         ("episode_every", -1.0), ("variable_length", "perhaps"),
     ],
 )  # fmt: skip
-def test_a_setting_out_of_its_range_is_named(name, wrong) -> None:
+def test_a_setting_out_of_its_range_is_named(name, wrong):
     with pytest.raises(ConfigError, match=f"{name}: expected"):
         FeedbackConfig(**{name: wrong})
 
 
-def test_keywords_change_a_config_or_the_defaults() -> None:
+def test_keywords_change_a_config_or_the_defaults():
     given = FeedbackConfig(segment_length=7, seed=3)
     assert settings_of(given, {"seed": 4}) == FeedbackConfig(segment_length=7, seed=4)
     assert given.seed == 3

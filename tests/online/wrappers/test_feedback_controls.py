@@ -2,16 +2,15 @@
 
 import pytest
 from gymnasium.vector import SyncVectorEnv
-from stable_baselines3.common.env_util import make_vec_env
 
-from helpers.wrapped_pendulums import pendulum
+from helpers.wrapped_pendulums import pendulum, pendulums
 from preferl.errors import ConfigError
 from preferl.online.wrappers.feedback_env import FeedbackVecEnv
 from preferl.online.wrappers.gymnasium_envs import FeedbackVectorEnv, HumanPreferencesEnvWrapper
 
 
-def test_a_wrapper_that_asks_nothing_has_nothing_to_save() -> None:
-    env = FeedbackVecEnv(make_vec_env(pendulum, 1, seed=0))
+def test_a_wrapper_that_asks_nothing_has_nothing_to_save():
+    env = FeedbackVecEnv(pendulums())
     env.reset()
     assert (env.queries, env.counts, env.learned_reward, env.reward_version) == (None,) * 3 + (0,)
     assert env.save(0.0)
@@ -21,8 +20,8 @@ def test_a_wrapper_that_asks_nothing_has_nothing_to_save() -> None:
     assert env.snapshot()["queries"] is None
 
 
-def test_a_snapshot_restores_what_steps_get() -> None:
-    first, second = (FeedbackVecEnv(make_vec_env(pendulum, 1, seed=0)) for _ in range(2))
+def test_a_snapshot_restores_what_steps_get():
+    first, second = (FeedbackVecEnv(pendulums()) for _ in range(2))
     first.reset()
     first.switch_to_true_reward()
     second.restore(first.snapshot())
@@ -30,7 +29,7 @@ def test_a_snapshot_restores_what_steps_get() -> None:
 
 
 KINDS = {
-    "FeedbackVecEnv": (FeedbackVecEnv, lambda: make_vec_env(pendulum, 2)),
+    "FeedbackVecEnv": (FeedbackVecEnv, lambda: pendulums(2)),
     "FeedbackVectorEnv": (FeedbackVectorEnv, lambda: SyncVectorEnv([pendulum] * 2)),
     "HumanPreferencesEnvWrapper": (HumanPreferencesEnvWrapper, pendulum),
 }
@@ -38,7 +37,7 @@ KINDS = {
 
 @pytest.mark.parametrize("given", KINDS)
 @pytest.mark.parametrize("name", KINDS)
-def test_each_wrapper_names_the_one_for_other_environments(name: str, given: str) -> None:
+def test_each_wrapper_names_the_one_for_other_environments(name, given):
     wrapper = KINDS[name][0]
     make = KINDS[given][1]
     if name == given:
@@ -49,6 +48,6 @@ def test_each_wrapper_names_the_one_for_other_environments(name: str, given: str
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_what_is_no_environment_is_refused(name: str) -> None:
+def test_what_is_no_environment_is_refused(name):
     with pytest.raises(ConfigError, match="something else, a str"):
         KINDS[name][0]("Pendulum-v1")

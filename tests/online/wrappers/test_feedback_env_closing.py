@@ -1,9 +1,7 @@
 """Closing wrapped environments ends what they started, and only that, whatever else goes wrong."""
 
 import threading
-from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -16,34 +14,24 @@ from preferl.models import MLPRewardConfig, build_reward_model
 from preferl.online import FeedbackVecEnv, FeedbackVectorEnv, HumanPreferencesEnvWrapper
 from preferl.store.feedback import StoredFeedback
 from preferl.store.store import Store
+from preferl.testing import PointWorld
+from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
 from preferl.training import RewardFunction
 from preferl.training.publish import PublishedReward, publish
 
-PLACE = spaces.Box(-9, 9, (2,))
-MOVE = spaces.Discrete(2)
 KINDS = ["sb3", "vector", "single"]
 
 
-class Place(gymnasium.Env[Any, Any]):
-    """Stays at nought."""
+class Place(PointWorld):
+    """Knows whether it was closed."""
 
-    observation_space = PLACE
-    action_space = MOVE
+    closed = False
 
-    def __init__(self) -> None:
-        self.closed = False
-
-    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
-        return np.zeros(2, np.float32), {}
-
-    def step(self, action: Any) -> Any:
-        return np.zeros(2, np.float32), 0.0, False, False, {}
-
-    def close(self) -> None:
+    def close(self):
         self.closed = True
 
 
-def wrapped(kind: str, env: Place, **more: Any) -> Any:
+def wrapped(kind, env, **more):
     if kind == "sb3":
         return FeedbackVecEnv(DummyVecEnv([lambda: env]), **more)
     if kind == "vector":
@@ -52,32 +40,32 @@ def wrapped(kind: str, env: Place, **more: Any) -> Any:
     return HumanPreferencesEnvWrapper(env, **more)
 
 
-def publish_in(folder: Any, place: Any = PLACE, seed: int = 0) -> None:
-    model = build_reward_model(MLPRewardConfig(hidden=(8,)), place, MOVE, seed=seed)
+def publish_in(folder, place=POINT_SPACE, seed=0):
+    model = build_reward_model(MLPRewardConfig(hidden=(8,)), place, PUSH_SPACE, seed=seed)
     publish(folder, RewardFunction(model))
 
 
-BEFORE: list[threading.Thread] = []
+BEFORE = []
 
 
 @pytest.fixture(autouse=True)
-def threads_of_other_tests() -> None:
+def threads_of_other_tests():
     BEFORE[:] = threading.enumerate()
 
 
-def begun(name: str = "published-reward") -> list[threading.Thread]:
+def begun(name="published-reward"):
     """Threads of this name that the test has begun and that have not ended."""
     return [one for one in threading.enumerate() if one.name == name and one not in BEFORE]
 
 
 @pytest.fixture
-def feedback(tmp_path: Any, empty_store: Any) -> Any:
+def feedback(tmp_path, empty_store):
     with Store.open(tmp_path / "store") as store:
         store.projects.create("places")
         yield StoredFeedback(store)
 
 
-def test_who_was_given_a_reader_that_is_watched_leaves_it_so(tmp_path: Any) -> None:
+def test_who_was_given_a_reader_that_is_watched_leaves_it_so(tmp_path):
     publish_in(tmp_path)
     with PublishedReward(tmp_path).watch(0.01) as reader:
         train, other = (wrapped("sb3", Place(), rewards=reader) for _ in range(2))
@@ -91,7 +79,7 @@ def test_who_was_given_a_reader_that_is_watched_leaves_it_so(tmp_path: Any) -> N
     assert begun() == []
 
 
-def test_the_one_that_watches_a_reader_stops_it(tmp_path: Any) -> None:
+def test_the_one_that_watches_a_reader_stops_it(tmp_path):
     reader = PublishedReward(tmp_path)
     first, second = (wrapped("sb3", Place(), rewards=reader) for _ in range(2))
     second.close()
@@ -102,15 +90,13 @@ def test_the_one_that_watches_a_reader_stops_it(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_experience_that_cannot_be_saved_stops_no_closing(
-    kind: str, feedback: Any, tmp_path: Any
-) -> None:
+def test_experience_that_cannot_be_saved_stops_no_closing(kind, feedback, tmp_path):
     env = Place()
     asking = wrapped(kind, env, feedback=feedback, rewards=tmp_path / "rewards")
     asking.reset()
     asking.core.recording.present[:] = np.nan
     for _ in range(2):
-        asking.step(0 if kind == "single" else np.array([0]))
+        asking.step(np.zeros(2 if kind == "single" else (1, 2), np.float32))
     with pytest.raises(DataError):
         asking.close()
     assert env.closed
@@ -119,7 +105,7 @@ def test_experience_that_cannot_be_saved_stops_no_closing(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_refused_leaves_no_reader(kind: str, feedback: Any, tmp_path: Any) -> None:
+def test_what_is_refused_leaves_no_reader(kind, feedback, tmp_path):
     folder = tmp_path / "rewards"
     publish_in(folder, spaces.Box(-9, 9, (7,)))
     with pytest.raises(SpaceError):

@@ -1,13 +1,14 @@
+from functools import partial
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
 from hypothesis import given, settings, strategies as st
 from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.vec_env import VecEnv
+from stable_baselines3.common.vec_env import DummyVecEnv
 
-from preferl.data.episodes import Episodes
 from preferl.errors import DataError, SpaceError
 from preferl.online.wrappers.feedback_env import episode_recorder
 from preferl.online.wrappers.recording import Recording, zeros_of
@@ -17,164 +18,101 @@ TERMINATES = 1
 TRUNCATES = 2
 
 
-class ScriptedVecEnv(VecEnv):
-    """Ends episodes on schedule, numbers everything it shows, and reuses its arrays."""
+class Scripted(gymnasium.Env[Any, Any]):
+    """Ends episodes on schedule, numbers what it shows, and writes down what a recorder should."""
 
-    def __init__(self, ends: np.ndarray) -> None:
-        self.ends = ends  # [T, V]
-        super().__init__(
-            ends.shape[1], spaces.Box(-np.inf, np.inf, (1,)), spaces.Box(-1, 1, (1,), np.float32)
-        )
-        self.shown = np.zeros((self.num_envs, 1), np.float32)
-        self.rewards = np.zeros(self.num_envs, np.float32)
+    observation_space = spaces.Box(-np.inf, np.inf, (1,))
+    action_space = spaces.Box(-1, 1, (1,), np.float32)
+
+    def __init__(self, number, ends, log):
+        self.ends = ends
+        self.log = log
+        self.shown = 1_000.0 * number
         self.time = 0
-        self.number = 0
+        self.steps = []
 
-    def _show(self) -> np.ndarray:
-        self.shown[:, 0] = self.number + np.arange(self.num_envs)
-        self.number += self.num_envs
-        return self.shown
+    def show(self):
+        self.shown += 1
+        return np.float32([self.shown])
 
-    def reset(self) -> Any:
-        return self._show()
+    def cut(self, terminated=False):
+        if self.steps:
+            self.log.append((self.steps, terminated, self.shown))
+        self.steps = []
 
-    def step_async(self, actions: np.ndarray) -> None:
-        self.actions = actions
-
-    def step_wait(self) -> Any:
-        ends = self.ends[self.time]
-        self.time += 1
-        self.rewards[:] = 10.0 * self.time + np.arange(self.num_envs)
-        final = self._show().copy()
-        infos: list[dict[str, Any]] = [
-            {"TimeLimit.truncated": end == TRUNCATES}
-            | ({"terminal_observation": final[i]} if end else {})
-            for i, end in enumerate(ends)
-        ]
-        if ends.any():
-            self._show()
-        return self.shown, self.rewards, ends > 0, infos
-
-    def close(self) -> None: ...
-
-    def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
-        return [False] * self.num_envs
-
-    def env_method(self, *args: Any, **kwargs: Any) -> list[Any]:
-        raise NotImplementedError
-
-    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        return [None] * self.num_envs
-
-    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        raise NotImplementedError
-
-
-class ByHand:
-    """What the recorder should do, one environment and one step at a time."""
-
-    def __init__(self, environments: int) -> None:
-        self.under_way: list[list[tuple[Any, Any, Any]]] = [[] for _ in range(environments)]
-        self.ended: list[tuple[list[tuple[Any, Any, Any]], bool, Any]] = []
-        self.present: Any = None
-
-    def reset(self, observations: Any) -> None:
+    def reset(self, **_):
         self.cut()
-        self.present = observations
+        return self.show(), {}
 
-    def step(self, actions: Any, observations: Any, rewards: Any, dones: Any, infos: Any) -> None:
-        for i, steps in enumerate(self.under_way):
-            steps.append((self.present[i], actions[i], rewards[i]))
-            if dones[i]:
-                self._end(i, not infos[i]["TimeLimit.truncated"], infos[i]["terminal_observation"])
-        self.present = observations
-
-    def cut(self) -> None:
-        for i, steps in enumerate(self.under_way):
-            if steps:
-                self._end(i, False, self.present[i])
-
-    def _end(self, i: int, terminated: bool, final: Any) -> None:
-        self.ended.append((self.under_way[i], terminated, final))
-        self.under_way[i] = []
-
-    def take(self) -> list[Any]:
-        ended = self.ended
-        self.ended = []
-        return ended
+    def step(self, action):
+        end = self.ends[self.time]
+        self.time += 1
+        self.steps.append((self.shown, float(action[0]), 10.0 * self.time))
+        seen = self.show()
+        if end != GOES_ON:
+            self.cut(end == TERMINATES)
+        return seen, 10.0 * self.time, end == TERMINATES, end == TRUNCATES, {}
 
 
-def assert_same(got: Episodes | None, expected: list[Any]) -> None:
-    if not expected:
-        assert got is None
-        return
-    assert got is not None
-    assert got.lengths.tolist() == [len(steps) for steps, _, _ in expected]
-    flat = [step for steps, _, _ in expected for step in steps]
-    np.testing.assert_array_equal(got.observations, np.stack([o for o, _, _ in flat]))
-    np.testing.assert_array_equal(got.actions, np.stack([a for _, a, _ in flat]))
-    np.testing.assert_array_equal(got.rewards, np.stack([r for _, _, r in flat]))
-    np.testing.assert_array_equal(got.final_observations, np.stack([f for _, _, f in expected]))
-    assert got.terminated[got.ends - 1].tolist() == [t for _, t, _ in expected]
+def require_same(episodes, expected):
+    assert (episodes is None) == (not expected)
+    for number, (steps, terminated, final) in enumerate(expected):
+        one = episodes[number : number + 1]
+        columns = one.observations[:, 0], one.actions[:, 0], one.rewards
+        for column, values in zip(columns, zip(*steps, strict=True), strict=True):
+            np.testing.assert_array_equal(column, np.float32(values))
+        assert one.final_observations.tolist() == [[final]]
+        assert one.terminated.tolist() == [False] * (len(steps) - 1) + [terminated]
+    assert episodes is None or len(episodes) == len(expected)
 
 
 @st.composite
-def scripts(draw: st.DrawFn) -> tuple[np.ndarray, list[str]]:
+def scripts(draw):
     environments = draw(st.integers(1, 4))
     deeds = draw(st.lists(st.sampled_from(["step"] * 6 + ["take", "cut", "reset"]), max_size=40))
     end = st.sampled_from([GOES_ON] * 4 + [TERMINATES, TRUNCATES])
-    row = st.lists(end, min_size=environments, max_size=environments)
     steps = max(deeds.count("step"), 1)
-    return np.array(draw(st.lists(row, min_size=steps, max_size=steps))), deeds
-
-
-def small_recorder(venv: VecEnv, **settings: Any) -> Any:
-    """One whose arrays have to grow at once."""
-    recorder = episode_recorder(venv, **settings)
-    recorder.core.recording = Recording(
-        venv.observation_space, venv.action_space, venv.num_envs, capacity=2
-    )
-    return recorder
+    row = st.lists(end, min_size=steps, max_size=steps)
+    return draw(st.lists(row, min_size=environments, max_size=environments)), deeds
 
 
 @settings(max_examples=150)
 @given(scripts())
-def test_any_course_of_events_is_recorded_as_by_hand(script: tuple[np.ndarray, list[str]]) -> None:
+def test_any_course_of_events_is_recorded_as_by_hand(script):
     ends, deeds = script
-    recorder = small_recorder(ScriptedVecEnv(ends))
-    by_hand = ByHand(recorder.num_envs)
-    by_hand.reset(np.copy(recorder.reset()))
+    log = []
+    venv = DummyVecEnv([partial(Scripted, number, own, log) for number, own in enumerate(ends)])
+    recorder = episode_recorder(venv)
+    space = venv.observation_space
+    small = Recording(space, venv.action_space, venv.num_envs, capacity=2)  # has to grow at once
+    recorder.core.recording = small
+    recorder.reset()
     for number, deed in enumerate(deeds):
         if deed == "step":
-            actions = np.full((recorder.num_envs, 1), number / 100, np.float32)
-            observations, rewards, dones, infos = recorder.step(actions)
-            by_hand.step(actions.copy(), observations.copy(), rewards.copy(), dones, infos)
-            actions[:] = np.nan
+            actions = np.full((venv.num_envs, 1), number / 100, np.float32)
+            observations, rewards, *_ = recorder.step(actions)
+            for array in (actions, observations, rewards):
+                array[:] = np.nan  # whoever has them may change them
         elif deed == "reset":
-            by_hand.reset(np.copy(recorder.reset()))
-        elif deed == "cut":
-            by_hand.cut()
-            assert_same(recorder.take(unfinished="cut"), by_hand.take())
+            recorder.reset()
         else:
-            expected = by_hand.take()
-            assert recorder.core.recording.finished_steps == sum(
-                len(steps) for steps, _, _ in expected
-            )
-            assert_same(recorder.take(), expected)
-    assert recorder.steps == deeds.count("step") * recorder.num_envs
+            if deed == "cut":
+                for env in venv.envs:
+                    env.cut()
+            else:
+                assert small.finished_steps == sum(len(steps) for steps, *_ in log)
+            require_same(recorder.take(unfinished="cut" if deed == "cut" else "keep"), log)
+            log.clear()
+    assert recorder.steps == deeds.count("step") * venv.num_envs
 
 
-def test_states_that_are_not_reported_are_missed() -> None:
+def test_what_environments_do_not_tell_is_missed():
     recorder = episode_recorder(make_vec_env("CartPole-v1"), states=True)
     with pytest.raises(DataError, match="the key state"):
         recorder.reset()
-
-
-def test_an_end_without_its_final_observation_is_refused() -> None:
-    env = ScriptedVecEnv(np.ones((1, 1), int))
-    recorder = episode_recorder(env)
-    recorder.reset()
-    env.step_wait = lambda: (env.shown, env.rewards, np.array([True]), [{}])  # type: ignore[method-assign]
+    recorder = episode_recorder(make_vec_env("Pendulum-v1"))
+    seen = recorder.reset()
+    recorder.venv.step_wait = lambda: (seen, np.zeros(1), np.array([True]), [{}])
     with pytest.raises(DataError, match="terminal_observation"):
         recorder.step(np.zeros((1, 1)))
 
@@ -186,6 +124,6 @@ def test_an_end_without_its_final_observation_is_refused() -> None:
         spaces.Dict({"outer": spaces.Dict({"inner": spaces.Discrete(2)})}),
     ],
 )
-def test_spaces_without_arrays_of_one_shape_are_refused(space: spaces.Space[Any]) -> None:
+def test_spaces_without_arrays_of_one_shape_are_refused(space):
     with pytest.raises(SpaceError, match="expected"):
         zeros_of(space, (2,))

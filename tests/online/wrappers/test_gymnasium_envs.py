@@ -8,11 +8,12 @@ import pytest
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.wrappers import TimeLimit
 
+from helpers.clock_world import Clock
 from helpers.gardens import Garden
-from preferl.errors import CheckpointError, ConfigError, SpaceError, StorageError
+from preferl.errors import ConfigError, SpaceError
 from preferl.online.wrappers.feedback_config import FeedbackConfig
-from preferl.online.wrappers.feedback_env import RecordsStates
 from preferl.online.wrappers.gymnasium_envs import FeedbackVectorEnv, HumanPreferencesEnvWrapper
 from preferl.store.store import Store
 
@@ -23,45 +24,30 @@ BODY = spaces.Box(0, 1, (3,), np.float32)
 class Looks(gymnasium.Env[dict[str, Any], Any]):
     action_space = spaces.Discrete(2)
 
-    def __init__(self, parts: dict[str, spaces.Space[Any]]) -> None:
+    def __init__(self, parts):
         self.observation_space = spaces.Dict(parts)
 
 
-def frames(folder: Any, parts: dict[str, spaces.Space[Any]], **more: Any) -> Any:
+def frames(folder, parts, **more):
     HumanPreferencesEnvWrapper(Looks(parts), log_dir=folder, **more).close()
     with Store.open(folder) as store:
         return store.projects.get("drlhp").frames
 
 
-def test_one_of_two_cameras_is_drawn_as_it_is(tmp_path) -> None:
+def test_pictures_are_drawn_where_people_see_one(tmp_path):
     cameras = {"front": PICTURE, "hand": PICTURE}
-    one = {"obs_transform_func": lambda o: o["front"], "transformed_space": PICTURE}
-    assert frames(tmp_path / "one", cameras, **one) == {"kind": "pixels"}
-    assert frames(tmp_path / "two", cameras) is None  # which of them is for people to say
-
-
-def test_numbers_in_place_of_a_picture_are_not_drawn_as_one(tmp_path) -> None:
     parts = {"picture": PICTURE, "body": BODY}
+    front = {"obs_transform_func": lambda o: o["front"], "transformed_space": PICTURE}
     body = {"obs_transform_func": lambda o: o["body"], "transformed_space": BODY}
-    assert frames(tmp_path / "body", parts, **body) is None
+    assert frames(tmp_path / "front", cameras, **front) == {"kind": "pixels"}
+    assert frames(tmp_path / "both", cameras) is None  # which of them is for people to say
     assert frames(tmp_path / "all", parts) == {"kind": "pixels"}
-
-
-def test_a_refused_wrapper_closes_its_store(tmp_path, monkeypatch) -> None:
-    closed = []
-    close = Store.close
-    monkeypatch.setattr(Store, "close", lambda store: (closed.append(store), close(store)))
-    env = gymnasium.make("CartPole-v1")
-    with pytest.raises((StorageError, CheckpointError)):
-        HumanPreferencesEnvWrapper(
-            env, log_dir=tmp_path, pretrained_reward_predictor_dir=tmp_path / "none"
-        )
-    assert len(closed) == 1
+    assert frames(tmp_path / "body", parts, **body) is None
 
 
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")  # of the checker: bounds, and being a wrapper
 @pytest.mark.parametrize("where", ["logs", None])
-def test_the_wrapper_passes_gymnasiums_checker(tmp_path, monkeypatch, where) -> None:
+def test_the_wrapper_passes_gymnasiums_checker(tmp_path, monkeypatch, where):
     monkeypatch.chdir(tmp_path)
     env = HumanPreferencesEnvWrapper(
         gymnasium.make("CartPole-v1", render_mode="rgb_array"), log_dir=where, segment_length=5
@@ -71,7 +57,7 @@ def test_the_wrapper_passes_gymnasiums_checker(tmp_path, monkeypatch, where) -> 
     assert [path.name for path in tmp_path.iterdir()] == ([where] if where else [])
 
 
-def test_arguments_are_recorded_and_copies_made_from_them(tmp_path, monkeypatch) -> None:
+def test_arguments_are_recorded_and_copies_made_from_them(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     env = HumanPreferencesEnvWrapper(
         gymnasium.make("CartPole-v1"), collect_prefs=False, segment_length=7, refresh_every=9
@@ -81,18 +67,15 @@ def test_arguments_are_recorded_and_copies_made_from_them(tmp_path, monkeypatch)
     assert (copy.core.config.segment_length, copy.core.config.refresh_every) == (7, 9)
     env.close(), copy.close()
     assert not list(tmp_path.iterdir())
-    venv = FeedbackVectorEnv(SyncVectorEnv([lambda: gymnasium.make("CartPole-v1")]), states=True)
-    assert venv._saved_kwargs["states"] is True
-    venv.close()
 
 
-def test_a_script_without_a_folder_says_what_to_pass() -> None:
+def test_a_script_without_a_folder_says_what_to_pass():
     with pytest.raises(ConfigError, match=r'log_dir: expected a folder.*log_dir="drlhp_logs"'):
         HumanPreferencesEnvWrapper(gymnasium.make("CartPole-v1"), synthetic_preferences=True)
 
 
-def test_wrappers_warn_where_nothing_rewards_and_nobody_is_asked(tmp_path, caplog) -> None:
-    def single(**more: Any) -> str:
+def test_wrappers_warn_where_nothing_rewards_and_nobody_is_asked(tmp_path, caplog):
+    def single(**more):
         caplog.clear()
         HumanPreferencesEnvWrapper(gymnasium.make("CartPole-v1"), **more).close()
         return caplog.text
@@ -107,56 +90,30 @@ def test_wrappers_warn_where_nothing_rewards_and_nobody_is_asked(tmp_path, caplo
     assert "FeedbackVectorEnv asks nobody" in caplog.text
 
 
-def test_an_environment_without_an_id_shows_recorded_pictures(tmp_path) -> None:
-    env = RecordsStates(Garden("rgb_array"))
-    HumanPreferencesEnvWrapper(env, log_dir=tmp_path, states=True).close()
-    with Store.open(tmp_path) as store:
-        assert store.projects.get("drlhp").frames == {"kind": "recorded"}
-
-
-class Counting(gymnasium.Env[Any, Any]):
-    """Shows and rewards by its number of steps, and terminates after `length`."""
-
-    observation_space = spaces.Box(0, 99, (1,), np.float32)
-    action_space = spaces.Discrete(2)
-
-    def __init__(self, length: int) -> None:
-        self.length = length
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        self.time = 0
-        return np.float32([0]), {}
-
-    def step(self, action: Any) -> Any:
-        self.time += 1
-        return np.float32([self.time]), 10.0 * self.time, self.time == self.length, False, {}
-
-
 @pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
-def test_recorded_episodes_are_taken_once_and_whole(mode) -> None:
-    copies = SyncVectorEnv([lambda: Counting(3), lambda: Counting(4)], autoreset_mode=mode)
+def test_recorded_episodes_are_taken_once_and_whole(mode):
+    copies = SyncVectorEnv(
+        [lambda: TimeLimit(Clock(), 3), lambda: TimeLimit(Clock(), 4)], autoreset_mode=mode
+    )
     envs = FeedbackVectorEnv(copies, record=True)
     envs.reset(seed=0)
-    taken = []
+    episodes = []
     for _ in range(3):
         for _ in range(5):
-            _, rewards, *_ = envs.step(np.zeros(2, int))
+            _, rewards, *_ = envs.step(envs.action_space.sample())
             assert rewards.tolist() == [0, 0]  # there is no learned one
-        taken.append(envs.take())
+        episodes += envs.take() or []
     idle = 0 if mode == AutoresetMode.SAME_STEP else 3 + 3  # steps that only begin an episode
     assert envs.steps == 2 * 15 - idle
-    episodes = [one for several in taken if several is not None for one in several]
     assert sorted(int(one.steps) for one in episodes) == [3] * (4 if idle else 5) + [4] * 3
     for one in episodes:
-        assert one.observations[:, 0].tolist() == [*range(one.steps)]
-        assert one.rewards.tolist() == [10.0 * (k + 1) for k in range(one.steps)]
-        assert one.final_observations.tolist() == [[one.steps]]
-        assert one.terminated[-1]
+        assert one.observations[:, 1].tolist() == [*range(one.steps)]
+        assert one.rewards.tolist() == [*range(1, one.steps + 1)]
+        assert one.final_observations[0, 1] == one.steps
     assert envs.take() is None
-    envs.close()
 
 
-def test_true_rewards_are_not_rounded() -> None:
+def test_true_rewards_are_not_rounded():
     single = HumanPreferencesEnvWrapper(gymnasium.make("Pendulum-v1"), before="environment")
     several = FeedbackVectorEnv(SyncVectorEnv([lambda: gymnasium.make("Pendulum-v1")]))
     several.switch_to_true_reward()
@@ -173,12 +130,12 @@ def test_true_rewards_are_not_rounded() -> None:
 class Gives(Garden):
     """Gives something of its own in one place of what `step` returns; episodes have 20 steps."""
 
-    def __init__(self, place: int, make: Any) -> None:
+    def __init__(self, place, make):
         super().__init__()
         self.place = place
         self.make = make
 
-    def step(self, action: Any) -> Any:
+    def step(self, action):
         given = list(super().step(action))
         given[self.place] = self.make(given[self.place])
         return tuple(given)
@@ -188,7 +145,7 @@ class Gives(Garden):
     ("place", "make"),
     [(1, lambda r: np.array([r])), (2, lambda b: np.array([b])), (3, lambda b: np.array([[b]]))],
 )
-def test_arrays_of_one_number_are_taken_as_the_number(place, make) -> None:
+def test_arrays_of_one_number_are_taken_as_the_number(place, make):
     env = HumanPreferencesEnvWrapper(
         Gives(place, make), config=FeedbackConfig(before="environment"), collect_prefs=False
     )
@@ -213,7 +170,7 @@ def test_arrays_of_one_number_are_taken_as_the_number(place, make) -> None:
         (4, None, "info of `step`: expected a dictionary, got None"),
     ],
 )
-def test_what_no_step_may_give_is_refused(place, value, message) -> None:
+def test_what_no_step_may_give_is_refused(place, value, message):
     env = HumanPreferencesEnvWrapper(Gives(place, lambda _: value), collect_prefs=False)
     env.reset(seed=0)
     with pytest.raises(ConfigError, match=message):
@@ -226,7 +183,7 @@ class Grips(Garden):
     action_space = spaces.Dict({"move": BODY, "grip": spaces.Discrete(2)})
 
 
-def test_dictionaries_of_actions_are_refused_when_wrapped(tmp_path) -> None:
+def test_dictionaries_of_actions_are_refused_when_wrapped(tmp_path):
     with pytest.raises(SpaceError, match="action space: expected Box, Discrete"):
         HumanPreferencesEnvWrapper(Grips(), log_dir=tmp_path)
     assert not list(tmp_path.iterdir())

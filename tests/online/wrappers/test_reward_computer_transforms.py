@@ -1,7 +1,5 @@
 """Transforms that fix the axes of what they are given are refused in words."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from gymnasium import spaces
@@ -26,7 +24,7 @@ TURNED = spaces.Box(0, 255, (3, 8, 6), np.uint8)
     ],
     ids=["reshape", "transpose", "rows", "key", "nothing", "shape"],
 )
-def test_what_fixes_axes_is_refused(transform: Any, space: spaces.Box) -> None:
+def test_what_fixes_axes_is_refused(transform, space):
     with pytest.raises(SpaceError, match=r"behind any number of axes.*Let it work on the last"):
         space_after(PICTURES, transform, space)
 
@@ -38,5 +36,5 @@ def test_what_fixes_axes_is_refused(transform: Any, space: spaces.Box) -> None:
         (lambda o: np.moveaxis(o, -1, -3), TURNED),
     ],
 )
-def test_what_works_on_the_last_axes_is_taken(transform: Any, space: spaces.Box) -> None:
+def test_what_works_on_the_last_axes_is_taken(transform, space):
     assert space_after(PICTURES, transform, space) is space

@@ -1,14 +1,13 @@
 """Rewards of a rollout that are computed at its end equal those computed at each step."""
 
-from typing import Any
+from contextlib import suppress
 
 import numpy as np
 import pytest
 from stable_baselines3 import A2C, PPO, SAC
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
-from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, VecMonitor, VecNormalize
+from stable_baselines3.common.vec_env import DummyVecEnv, VecMonitor, VecNormalize
 
 from helpers.wrapped_pendulums import MODELS, pendulum, reward_of
 from preferl.errors import ConfigError
@@ -22,54 +21,54 @@ ENVIRONMENTS = 3
 ROLLOUT = 16
 
 
-def pendulums() -> VecEnv:
+def pendulums():
     return make_vec_env(pendulum, ENVIRONMENTS, seed=3)  # episodes end within rollouts
 
 
 class Recorder(BaseCallback):
     """Keeps rewards of steps, rollouts and infos, and calls a function at each step."""
 
-    def __init__(self, does: Any = None) -> None:
+    def __init__(self, does=None):
         super().__init__()
-        self.rollouts: list[dict[str, np.ndarray]] = []
-        self.infos: list[dict[str, Any]] = []
-        self.given: list[np.ndarray] = []
+        self.rollouts = []
+        self.infos = []
+        self.given = []
         self.does = does
 
-    def _on_step(self) -> bool:
+    def _on_step(self):
         self.given.append(self.locals["rewards"].copy())
         self.infos += [info for info in self.locals["infos"] if "learned_return" in info]
         if self.does is not None:
             self.does(self.n_calls, self.training_env)
         return True
 
-    def _on_rollout_end(self) -> None:
+    def _on_rollout_end(self):
         buffer = self.locals["rollout_buffer"]
         names = "rewards", "advantages", "returns"
         self.rollouts.append({name: getattr(buffer, name).copy() for name in names})
 
 
-def trained(
-    when: Any,
-    rewards: Any,
-    *,
-    algorithm: type[OnPolicyAlgorithm] = PPO,
-    does: Any = None,
-    **settings: Any,
-) -> tuple[Recorder, FeedbackVecEnv, OnPolicyAlgorithm]:
-    """Three rollouts of an agent that learns nothing, so that all of them act alike."""
+def ppo(env):
+    """Learns nothing, so that all rollouts act alike."""
+    how = {"n_steps": ROLLOUT, "batch_size": 16, "n_epochs": 1, "learning_rate": 0.0, "seed": 3}
+    return PPO("MlpPolicy", env, **how, device="cpu")
+
+
+def a2c(env):
+    return A2C("MlpPolicy", env, n_steps=ROLLOUT, learning_rate=0.0, seed=3, device="cpu")
+
+
+def trained(when, rewards, *, algorithm=ppo, does=None, **settings):
+    """Three rollouts of an agent, its environments and it."""
     env = FeedbackVecEnv(pendulums(), rewards=rewards, **settings)
-    more = {"batch_size": 16, "n_epochs": 1} if algorithm is PPO else {}
-    agent = algorithm(
-        "MlpPolicy", env, n_steps=ROLLOUT, learning_rate=0.0, seed=3, device="cpu", **more
-    )
+    agent = algorithm(env)
     callback = FeedbackCallback(compute_rewards=when)
     recorder = Recorder(does)
     agent.learn(3 * ROLLOUT * ENVIRONMENTS, callback=[callback, recorder])
     return recorder, env, agent
 
 
-def require_equal(together: Recorder, singly: Recorder) -> None:
+def require_equal(together, singly):
     assert len(together.rollouts) == len(singly.rollouts) == 3
     assert all(np.ptp(rollout["rewards"]) > 1e-3 for rollout in singly.rollouts)
     for one, other in zip(together.rollouts, singly.rollouts, strict=True):
@@ -81,11 +80,9 @@ def require_equal(together: Recorder, singly: Recorder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "algorithm"), [("mlp", A2C), *((kind, PPO) for kind in MODELS if kind != "mlp")]
+    ("kind", "algorithm"), [("mlp", a2c), *((kind, ppo) for kind in MODELS if kind != "mlp")]
 )
-def test_rewards_at_the_end_equal_those_at_each_step(
-    kind: str, algorithm: type[OnPolicyAlgorithm]
-) -> None:
+def test_rewards_at_the_end_equal_those_at_each_step(kind, algorithm):
     together, later, _ = trained("rollout", reward_of(kind), algorithm=algorithm)
     singly, at_once, _ = trained("step", reward_of(kind), algorithm=algorithm)
     require_equal(together, singly)
@@ -94,143 +91,108 @@ def test_rewards_at_the_end_equal_those_at_each_step(
     np.testing.assert_allclose(later.core.returns, at_once.core.returns, atol=2e-5)
 
 
-def test_the_learner_of_the_loop_computes_rewards_at_the_end_of_a_rollout(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    settled: list[int] = []
+def test_the_learner_of_the_loop_computes_rewards_at_the_end_of_a_rollout(monkeypatch):
+    settled = []
     settle = FeedbackVecEnv.settle_rewards
 
-    def counted(env: FeedbackVecEnv) -> np.ndarray:
+    def counted(env):
         settled.append(len(rewards := settle(env)))
         return rewards
 
     monkeypatch.setattr(FeedbackVecEnv, "settle_rewards", counted)
 
-    def learned(callback: BaseCallback | None) -> tuple[np.ndarray, ...]:
-        agent = PPO(
-            "MlpPolicy",
-            pendulums(),
-            learning_rate=0.0,
-            n_steps=ROLLOUT,
-            batch_size=16,
-            n_epochs=1,
-            seed=3,
-            device="cpu",
-        )
-        steps = 3 * ROLLOUT * ENVIRONMENTS
-        rng = np.random.default_rng(0)
-        learner = SB3Learner(
-            agent, total_steps=steps, exploration_fraction=0.0, rng=rng, callback=callback
-        )
+    def learned(callback):
+        agent = ppo(pendulums())
+        how = {"total_steps": 144, "exploration_fraction": 0.0, "rng": np.random.default_rng(0)}
+        learner = SB3Learner(agent, callback=callback, **how)
         learner.set_reward(reward_of("pt"))
-        learner.learn(steps)
+        learner.learn(3 * ROLLOUT * ENVIRONMENTS)
+        assert settled.count(ROLLOUT) == 3
         buffer = agent.rollout_buffer
         return buffer.rewards, buffer.advantages, buffer.returns
 
     recorder = Recorder()
     together = learned(None)
-    assert settled.count(ROLLOUT) == 3
     singly = learned(recorder)
-    assert settled.count(ROLLOUT) == 3
     assert np.all(recorder.given)  # a callback sees the reward of each step
     assert np.abs(singly[0]).min() > 0.0
     for one, other in zip(together, singly, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=2e-5)
 
 
-def test_the_source_of_rewards_may_change_within_a_rollout() -> None:
-    def switch(step: int, env: VecEnv) -> None:
-        assert isinstance(env, FeedbackVecEnv)
+def test_the_source_of_rewards_may_change_within_a_rollout():
+    snapshots = []
+
+    def switch(step, env):
         if step in (5, 30):
             env.switch_to_true_reward()
         if step in (9, 36):
             env.switch_to_learned_reward()
+        if step == 29:
+            snapshots.append(np.array(env.snapshot()["returns"]))  # which changes nothing
 
-    together = trained("rollout", reward_of("pt"), does=switch)[0]
-    singly = trained("step", reward_of("pt"), does=switch)[0]
-    require_equal(together, singly)
+    hidden = {"hide_true_reward": True, "does": switch}
+    runs = [trained(when, reward_of("pt"), **hidden) for when in ("rollout", "step")]
+    require_equal(*(recorder for recorder, *_ in runs))
+    returns = [[info["r"] for info in agent.ep_info_buffer] for *_, agent in runs]
+    assert np.abs(returns[1]).min() > 0.0
+    np.testing.assert_allclose(*returns, rtol=1e-5, atol=2e-5)
+    assert np.abs(snapshots[1]).min() > 0.0
+    np.testing.assert_allclose(*snapshots, atol=2e-5)
 
 
-def test_a_newer_reward_counts_from_the_step_of_its_refresh(tmp_path: Any) -> None:
-    def publish_more(folder: Any) -> Any:
-        def does(step: int, env: VecEnv) -> None:
-            if step in (6, 25):
-                publish(folder, reward_of("pt", seed=step))
-                assert isinstance(env, FeedbackVecEnv)
-                env.refresh(wait=True)
-
-        return does
-
+def test_a_newer_reward_counts_from_the_step_of_its_refresh(tmp_path):
     runs = []
     for when in ("rollout", "step"):
         folder = tmp_path / when
         publish(folder, reward_of("pt"))
         rewards = PublishedReward(folder)
         rewards.refresh()  # whatever else the machine does
-        runs.append(trained(when, rewards, does=publish_more(folder)))
-    assert [env.reward_version for _, env, _ in runs] == [3, 3]
-    require_equal(runs[0][0], runs[1][0])
-    for _, env, _ in runs:
+
+        def publish_more(step, env, folder=folder):
+            if step in (6, 25):
+                publish(folder, reward_of("pt", seed=step))
+                env.refresh(wait=True)
+
+        recorder, env, _ = trained(when, rewards, does=publish_more)
+        assert env.reward_version == 3
+        runs.append(recorder)
         env.close()
+    require_equal(*runs)
 
 
-def test_returns_in_place_of_hidden_ones_are_complete_when_they_are_logged() -> None:
-    runs = [trained(when, reward_of("pt"), hide_true_reward=True) for when in ("rollout", "step")]
-    returns = [[info["r"] for info in agent.ep_info_buffer or []] for _, _, agent in runs]
-    assert np.abs(returns[1]).min() > 0.0
-    np.testing.assert_allclose(*returns, rtol=1e-5, atol=2e-5)
+class Ends(BaseCallback):
+    """Ends a rollout in its middle, politely or not."""
+
+    def __init__(self, error):
+        super().__init__()
+        self.error = error
+
+    def _on_step(self):
+        if self.n_calls == 5 and self.error:
+            raise self.error
+        return self.n_calls != 5
 
 
-def test_a_snapshot_within_a_rollout_has_the_deferred_returns() -> None:
-    snapshots: list[dict[str, Any]] = []
-
-    def keep(step: int, env: VecEnv) -> None:
-        assert isinstance(env, FeedbackVecEnv)
-        if step == 29:
-            snapshots.append({"returns": np.array(env.core.snapshot()["returns"])})
-
-    ways = "rollout", "step"
-    together, singly = (trained(when, reward_of("pt"), does=keep)[0] for when in ways)
-    require_equal(together, singly)  # and it changed nothing
-    later, at_once = snapshots
-    assert np.abs(at_once["returns"]).min() > 0.0
-    np.testing.assert_allclose(later["returns"], at_once["returns"], atol=2e-5)
-
-
-def test_a_rollout_that_was_stopped_leaves_nothing_to_the_next() -> None:
-    class GivesUp(BaseCallback):
-        def _on_step(self) -> bool:
-            return self.n_calls != 5
-
+@pytest.mark.parametrize("error", [None, RuntimeError("unplugged")])
+def test_a_rollout_that_was_stopped_leaves_nothing_to_the_next(error):
     env = FeedbackVecEnv(pendulums(), rewards=reward_of("pt"))
-    agent = PPO("MlpPolicy", env, n_steps=ROLLOUT, batch_size=16, n_epochs=1, device="cpu")
-    callback = FeedbackCallback()
+    agent = ppo(env)
+    with suppress(RuntimeError):
+        agent.learn(3 * ROLLOUT * ENVIRONMENTS, callback=[FeedbackCallback(), Ends(error)])
+    idle = np.zeros((ENVIRONMENTS, 1), np.float32)
+    if error:
+        assert not np.any(env.step(idle)[1])
+        env.reset()
+    assert np.any(env.step(idle)[1])  # no longer deferred
     recorder = Recorder()
-    agent.learn(3 * ROLLOUT * ENVIRONMENTS, callback=[callback, GivesUp()])
-    assert np.any(env.step(np.zeros((ENVIRONMENTS, 1), np.float32))[1])  # no longer deferred
-    agent.learn(ROLLOUT * ENVIRONMENTS, callback=[callback, recorder], reset_num_timesteps=False)
+    more = {"callback": [FeedbackCallback(), recorder], "reset_num_timesteps": False}
+    agent.learn(ROLLOUT * ENVIRONMENTS, **more)
     (rollout,) = recorder.rollouts
     assert np.abs(rollout["rewards"]).min() > 0.0
 
 
-def test_after_an_error_a_reset_ends_deferring() -> None:
-    class Fails(BaseCallback):
-        def _on_step(self) -> bool:
-            if self.n_calls == 5:
-                raise RuntimeError("unplugged")
-            return True
-
-    env = FeedbackVecEnv(pendulums(), rewards=reward_of("pt"))
-    agent = PPO("MlpPolicy", env, n_steps=ROLLOUT, batch_size=16, n_epochs=1, device="cpu")
-    with pytest.raises(RuntimeError, match="unplugged"):
-        agent.learn(ROLLOUT * ENVIRONMENTS, callback=[FeedbackCallback(), Fails()])
-    idle = np.zeros((ENVIRONMENTS, 1), np.float32)
-    assert not np.any(env.step(idle)[1])
-    env.reset()
-    assert np.any(env.step(idle)[1])
-
-
-def test_each_step_has_its_reward_where_a_wrapper_looks_at_it() -> None:
+def test_each_step_has_its_reward_where_a_wrapper_looks_at_it():
     plain = DummyVecEnv([pendulum])
     env = FeedbackVecEnv(plain, rewards=reward_of())
     assert rewards_reach(env)
@@ -238,13 +200,13 @@ def test_each_step_has_its_reward_where_a_wrapper_looks_at_it() -> None:
     assert not rewards_reach(VecNormalize(env))
     assert not rewards_reach(VecMonitor(env))
     watched = VecMonitor(env)
-    agent = PPO("MlpPolicy", watched, n_steps=ROLLOUT, batch_size=16, n_epochs=1, device="cpu")
+    agent = ppo(watched)
     agent.learn(2 * ROLLOUT, callback=FeedbackCallback())
     (returns,) = {info["r"] != 0.0 for info in agent.ep_info_buffer or []}
     assert returns
 
 
-def test_a_replay_buffer_needs_rewards_at_once() -> None:
+def test_a_replay_buffer_needs_rewards_at_once():
     env = FeedbackVecEnv(pendulums(), rewards=reward_of())
     agent = SAC("MlpPolicy", env, learning_starts=1_000, seed=0, device="cpu")
     agent.learn(60, callback=FeedbackCallback(compute_rewards="rollout"))
@@ -252,7 +214,7 @@ def test_a_replay_buffer_needs_rewards_at_once() -> None:
     assert np.abs(agent.replay_buffer.rewards[:20]).min() > 0.0
 
 
-def test_advantages_after_the_last_step_need_no_values() -> None:
+def test_advantages_after_the_last_step_need_no_values():
     """By hand: one environment, three steps, discount 0.5, lambda 0.5, a new episode at step 1."""
     _, _, agent = trained("rollout", reward_of())
     buffer = agent.rollout_buffer

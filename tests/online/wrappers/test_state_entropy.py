@@ -5,7 +5,7 @@ from preferl.errors import ConfigError
 from preferl.online.wrappers.state_entropy import StateEntropyBonus
 
 
-def test_bonuses_by_hand() -> None:
+def test_bonuses_by_hand():
     bonus = StateEntropyBonus(nearest=2)
     assert bonus(np.array([[0.0, 0.0], [0.0, 3.0], [4.0, 0.0]])).tolist() == [0.0] * 3
     # From (4, 3) the distances are 5, 4 and 3; the second nearest is at 4, the mean so far.
@@ -14,7 +14,7 @@ def test_bonuses_by_hand() -> None:
     np.testing.assert_allclose(bonus(np.array([[0.0, 0.0]])), np.log1p(3 / 3.5), rtol=1e-6)
 
 
-def test_only_the_latest_states_are_remembered() -> None:
+def test_only_the_latest_states_are_remembered():
     bonus = StateEntropyBonus(nearest=1, remembered=2)
     for state in ([0.0], [5.0], [6.0]):
         bonus(np.array([state]))
@@ -22,7 +22,7 @@ def test_only_the_latest_states_are_remembered() -> None:
     assert bonus(np.array([[6.0]]))[0] == 0
 
 
-def test_pictures_and_dictionaries_have_distances(rng: np.random.Generator) -> None:
+def test_pictures_and_dictionaries_have_distances(rng):
     bonus = StateEntropyBonus(nearest=1)
     seen = {"picture": rng.integers(0, 255, (3, 20, 20, 1), np.uint8), "arm": np.zeros((3, 2))}
     bonus(seen)
@@ -35,6 +35,6 @@ def test_pictures_and_dictionaries_have_distances(rng: np.random.Generator) -> N
     assert same < 1e-3 < new
 
 
-def test_settings_out_of_range_are_refused() -> None:
+def test_settings_out_of_range_are_refused():
     with pytest.raises(ConfigError, match="remembered"):
         StateEntropyBonus(nearest=5, remembered=4)
