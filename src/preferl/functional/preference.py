@@ -40,6 +40,8 @@ def pool(rewards: Tensor, mask: Tensor, pooling: Pooling = "sum", discount: floa
     """
     # A masked place may hold anything finite; where() also keeps its gradient out.
     weighted = torch.where(mask, rewards, 0.0)
+    if pooling == "sum" and discount == 1.0:
+        return weighted.sum(-1)
     weight = mask.to(rewards.dtype)
     if discount != 1.0:
         position = (mask.cumsum(-1) - 1).clamp(min=0)
@@ -182,8 +184,8 @@ def preference_loss(
             f"loss of answers: expected one number per answer, of shape {[*logits.shape]}, got "
             f"{[*each.shape]}."
         )
-    each = torch.where(answered, each, 0.0)
-    return (each if weight is None else each * weight).sum(-1) / max(1, preference.shape[-1])
+    counted = answered if weight is None else torch.where(answered, weight, 0.0)
+    return (each * counted).sum(-1) / max(1, preference.shape[-1])
 
 
 def preference_accuracy(logits: Tensor, preference: Tensor) -> Tensor:

@@ -125,12 +125,12 @@ class Windows:
     def __call__(self, rows: Tensor, crop: Crop | None = None) -> tuple[Any, Tensor]:
         """Features `[B, L, ...]` and mask `[B, L]` of the segments `rows`, `[B]`, or of parts."""
         start = self._start[rows]
+        if crop is None and self._windows is not None:
+            mask = self._all.expand(len(rows), self.length)
+            return map_observations(lambda w: w.index_select(0, start), self._windows), mask
         real = self._real[rows]
         if crop is not None:
             start, real = crop(start, real)
-        elif self._windows is not None:
-            mask = self._all.expand(len(rows), self.length)
-            return map_observations(lambda w: w.index_select(0, start), self._windows), mask
         missing = (self.length - real)[:, None]
         index = torch.maximum(start[:, None] + self._offset - missing, start[:, None])
         mask = self._offset >= missing

@@ -548,7 +548,8 @@ class RewardTrainer:
                 )
                 (loss.sum() * share).backward()
                 total = total + loss.detach() * share
-                part_logits = part_logits.unflatten(1, (-1, self.config.crops)).mean(2)
+                if self.config.crops > 1:
+                    part_logits = part_logits.unflatten(1, (-1, self.config.crops)).mean(2)
             logits.append(F.pad(part_logits.detach(), (rows.start, len(part) - rows.stop)))
         self.world.sum_gradients(chain(self.model.parameters(), self.trust.parameters))
         penalty = self._penalty.of(self.model.parameters())
