@@ -28,7 +28,7 @@ OF_NO_MODULE = {
     "cli": {"foreign_folders", "held_folders", "wrong_data", "wrong_input"},
     "feedback": {"named_teachers"},
     "models": {"own_models"},
-    "online": {"episode_lengths", "every_policy", "normalised_agents", "pixels", "resumed_answers"},
+    "online": {"episode_lengths", "normalised_agents", "pixels", "resumed_answers"},
 }
 """By folder: files of tests of what several modules do together."""
 

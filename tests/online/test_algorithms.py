@@ -38,6 +38,15 @@ class A2CConfig:
     hidden: tuple[int, ...] = (8,)
 
 
+def require_same_policy(agent, config, folder, env):
+    """What was saved acts as the agent does."""
+    save_policy(folder, agent, config)
+    loaded = load_policy(folder)
+    seen = env.reset()
+    expected, actions = (one.predict(seen, deterministic=True)[0] for one in (agent, loaded))
+    np.testing.assert_array_equal(actions, expected)
+
+
 @pytest.fixture
 def registered():
     ALGORITHMS.register("a2c", "stable_baselines3:A2C", A2CConfig)
@@ -74,11 +83,7 @@ def test_it_learns_and_its_policy_comes_back(registered, env, tmp_path):
     assert isinstance(agent, A2C)
     assert (agent.n_steps, agent.policy.net_arch) == (4, [8])
     agent.learn(16)
-    save_policy(tmp_path / "policy", agent, A2CConfig())
-    loaded = load_policy(tmp_path / "policy")
-    seen = np.linspace(-1, 1, 20, dtype=np.float32).reshape(5, 4)
-    expected, got = (one.predict(seen, deterministic=True)[0] for one in (agent, loaded))
-    np.testing.assert_array_equal(got, expected)
+    require_same_policy(agent, A2CConfig(), tmp_path / "policy", env)
     ALGORITHMS.remove("a2c")
     with pytest.raises(CheckpointError, match="a module that may be imported"):
         load_policy(tmp_path / "policy")
@@ -92,11 +97,7 @@ def test_any_algorithm_learns_and_its_policy_comes_back(tmp_path):
     assert type(agent) is TD3
     assert agent.policy.net_arch == [8]
     agent.learn(16)
-    save_policy(tmp_path / "policy", agent, config)
-    loaded = load_policy(tmp_path / "policy")
-    seen = env.reset()
-    expected, got = (one.predict(seen, deterministic=True)[0] for one in (agent, loaded))
-    np.testing.assert_array_equal(got, expected)
+    require_same_policy(agent, config, tmp_path / "policy", env)
     env.close()
 
 
@@ -134,13 +135,13 @@ class Look(gymnasium.Env[Any, Any]):
 
     action_space = spaces.Discrete(2)
 
-    def __init__(self, space: spaces.Space[Any]) -> None:
+    def __init__(self, space):
         self.observation_space = space
 
-    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+    def reset(self, *, seed=None, options=None):
         return self.observation_space.sample(), {}
 
-    def step(self, action: Any) -> Any:
+    def step(self, action):
         return self.observation_space.sample(), 0.0, False, False, {}
 
 
@@ -170,11 +171,7 @@ def test_pictures_are_learned_from(env_id, tmp_path):
     config = PPOConfig(n_steps=4, batch_size=4, n_epochs=1, hidden=(8,))
     agent = build_algorithm(config, env, seed=0)
     agent.learn(8)
-    save_policy(tmp_path / "policy", agent, config)
-    seen = env.reset()
-    loaded = load_policy(tmp_path / "policy")
-    expected, actions = (one.predict(seen, deterministic=True)[0] for one in (agent, loaded))
-    np.testing.assert_array_equal(actions, expected)
+    require_same_policy(agent, config, tmp_path / "policy", env)
 
 
 @pytest.mark.parametrize("shape", [(8, 8, 1), (35, 20, 4), (3, 12, 12)])

@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from preferl.data import Comparisons, concatenate
+from helpers.tiny_runs import tiny
+from preferl.data import concatenate
 from preferl.errors import DataError
 from preferl.feedback import AnswerFilter, PseudoLabels, ScriptedTeacher
 from preferl.models import MLPReward, MLPRewardConfig
-from preferl.online import OnlineConfig, PPOConfig, learn_from_preferences
+from preferl.online import OnlineConfig, learn_from_preferences
 from preferl.online.answers import prepare_answers
 from preferl.testing import make_comparisons, make_episodes
 from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
@@ -22,7 +23,7 @@ PLAIN = RewardTrainerConfig()
 
 
 @pytest.fixture
-def answers(rng) -> Comparisons:
+def answers(rng):
     return make_comparisons(rng, pairs=20)
 
 
@@ -41,7 +42,7 @@ class Notes:
 class Prepared:
     """The preparations of one run, fit after fit."""
 
-    def __init__(self, *preparations, trainer=PLAIN) -> None:
+    def __init__(self, *preparations, trainer=PLAIN):
         model = MLPReward(POINT_SPACE, PUSH_SPACE, MODEL, seed=0)
         self.trainer = RewardTrainer(model, trainer, seed=0)
         self.config = OnlineConfig(model=MODEL, trainer=trainer, prepare=preparations)
@@ -91,7 +92,7 @@ def test_answers_of_somebody_else_to_a_known_query_have_its_place(answers):
     assert places.tolist() == [0, 0, 1, 2, 4, 3, 3]
 
 
-def by_people(rng, pairs: int, opposite: tuple[int, ...], people: int) -> Comparisons:
+def by_people(rng, pairs, opposite, people):
     """Answers of people in turn, of whom some answer the opposite."""
     found = make_comparisons(rng, pairs=pairs, episodes=make_episodes(rng, [40] * 20))
     by = np.arange(pairs) % people
@@ -131,17 +132,12 @@ def test_a_preparation_that_drops_answers_is_refused(answers):
 
 
 def test_a_run_uses_what_its_settings_name(caplog):
-    config = OnlineConfig(
-        environments=2,
+    config = tiny(
         steps=500,
         comparisons=30,
-        iterations=2,
         schedule="constant",
         final_queries=True,
-        segment_length=10,
         initial_steps=200,
-        algorithm=PPOConfig(n_steps=50, batch_size=50, n_epochs=1),
-        model=MLPRewardConfig(hidden=(8,), members=2),
         trainer=RewardTrainerConfig(epochs=40, noise=0.0),
         teacher=ScriptedTeacher(error_rate=0.3),
         prepare=(AnswerFilter(beta=0.0), PseudoLabels(confidence=0.6)),

@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
 
 from preferl.configs import from_json, to_json
 from preferl.errors import ConfigError
-from preferl.feedback import ScriptedTeacher
 from preferl.functional.preference import lower_bound
 from preferl.models import EnsembleConfig, LSTMRewardConfig, MLPRewardConfig
 from preferl.online import DatasetConfig, OnlineConfig, PPOConfig, SACConfig
@@ -39,13 +37,6 @@ def test_what_needs_several_members_is_refused_at_once(changes, match):
 def test_counts_beyond_what_an_array_holds_are_refused():
     with pytest.raises(ConfigError, match="comparisons"):
         OnlineConfig(comparisons=99_999_999_999_999_999_999)
-
-
-def test_files_name_samplers_teachers_and_schedules_of_b_pref():
-    text = "{sampler: k_center_entropy, schedule: increase, teacher: {kind: equal, margin: 0.2}}"
-    config = from_json(OnlineConfig, yaml.safe_load(text))
-    assert (config.sampler, config.schedule) == ("k_center_entropy", "increase")
-    assert config.teacher == ScriptedTeacher.equal(margin=0.2)
 
 
 @pytest.mark.parametrize("alone", ["labels", "demonstrations"])
@@ -86,6 +77,8 @@ def test_budgets_that_cannot_be_kept_are_refused_in_words(settings, words):
 def test_settings_of_a_data_set_out_of_range(settings, words):
     with pytest.raises(ConfigError, match=words):
         DatasetConfig("Pendulum-v1", **settings)
+    amounts = DatasetConfig("E", mix=" replay:3, random:10 ,").amounts
+    assert list(amounts.items()) == [("replay", 3), ("random", 10)]
 
 
 @pytest.mark.parametrize(
@@ -99,11 +92,6 @@ def test_settings_of_a_data_set_out_of_range(settings, words):
 )
 def test_settings_survive_json(config):
     assert from_json(type(config), json.loads(json.dumps(to_json(config)))) == config
-
-
-def test_a_mix_keeps_its_order_and_may_have_spaces():
-    amounts = DatasetConfig("E", mix=" replay:3, random:10 ,").amounts
-    assert list(amounts.items()) == [("replay", 3), ("random", 10)]
 
 
 def test_the_bonus_for_disagreement_decays():

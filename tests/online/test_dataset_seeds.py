@@ -2,7 +2,6 @@
 
 import shutil
 
-import gymnasium
 import numpy as np
 import pytest
 
@@ -11,8 +10,8 @@ from preferl.data.arrays import load_arrays
 from preferl.errors import ConfigError, DataError
 from preferl.online import DatasetConfig, SACConfig, dataset, record_dataset
 from preferl.online.dataset import data_id, record_seeds
-from preferl.runs import read_run
 from preferl.runs.executor import begun, ended, perform
+from preferl.testing import PointWorld
 
 SMALL = DatasetConfig(
     "Pendulum-v1",
@@ -72,16 +71,6 @@ def test_every_seed_is_recorded_as_it_would_be_alone(recorded, tmp_path):
     assert progress[-1] == ("recording seeds", 2, 2)
 
 
-def test_a_data_set_of_several_seeds_is_a_run_that_can_be_read(recorded):
-    out, result, _ = recorded
-    assert read_run(out).state == "finished"
-    record = read_run(out).summary
-    assert (record.kind, record.subject) == ("data", "Pendulum-v1")
-    assert record.steps == 2_400
-    assert {"random, seed 3", "replay, seed 5"} <= record.beside.keys()
-    assert record.beside["random"].mean == result["references"]["random"]
-
-
 def test_a_recording_that_was_stopped_goes_on(recorded, tmp_path, monkeypatch):
     def stopped(units, on_done, *, processes):
         in_this_process(units[:1], on_done, processes=processes)
@@ -112,21 +101,20 @@ def test_a_recording_that_fails_reports_why(tmp_path, monkeypatch):
     assert not (tmp_path / "other").exists()
 
 
-class Succeeds(gymnasium.Env):
-    """Reports success at the third of four steps, where the action is positive."""
+class Succeeds(PointWorld):
+    """Reports success at the third of four steps, where the push is to the right."""
 
-    observation_space = gymnasium.spaces.Box(-1, 1, (1,))
-    action_space = gymnasium.spaces.Box(-1, 1, (1,))
+    def __init__(self):
+        super().__init__(length=4)
 
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.step_number = 0
-        return np.zeros(1, np.float32), {}
+    def reset(self, **options):
+        self.number = 0
+        return super().reset(**options)
 
     def step(self, action):
-        self.step_number += 1
-        success = self.step_number == 3 and action[0] > 0
-        return np.zeros(1, np.float32), 0.0, False, self.step_number == 4, {"success": success}
+        self.number += 1
+        *outcome, info = super().step(action)
+        return *outcome, info | {"success": self.number == 3 and action[0] > 0}
 
 
 def test_success_is_kept_with_the_steps(tmp_path):

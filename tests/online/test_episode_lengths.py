@@ -11,6 +11,7 @@ from gymnasium import spaces
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import DummyVecEnv
 
+from helpers.tiny_runs import tiny
 from preferl.errors import DataError
 from preferl.models import MLPRewardConfig
 from preferl.online import (
@@ -24,7 +25,6 @@ from preferl.online import (
     learn_from_preferences,
 )
 from preferl.online.algorithms import build_algorithm
-from preferl.online.reports import OnlineReport
 from preferl.online.wrappers.feedback_config import VariableLengthWarning
 
 
@@ -34,18 +34,18 @@ class Cut(gymnasium.Env[Any, Any]):
     observation_space = spaces.Box(-1, 1, (2,))
     action_space = spaces.Box(-1, 1, (1,))
 
-    def __init__(self, *lengths: int, terminates: bool = False) -> None:
+    def __init__(self, *lengths, terminates=False):
         self.lengths = lengths
         self.episode = -1
         self.terminates = terminates
 
-    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+    def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.episode = self.episode + 1
         self.steps = 0
         return np.zeros(2, np.float32), {}
 
-    def step(self, action: Any) -> Any:
+    def step(self, action):
         self.steps += 1
         over = self.steps >= self.lengths[self.episode % len(self.lengths)]
         ends = over and self.terminates
@@ -53,12 +53,9 @@ class Cut(gymnasium.Env[Any, Any]):
 
 
 UNEVEN = (30, 89, 47)
-CONFIG = OnlineConfig(
-    eval_every=0,
+CONFIG = tiny(
     steps=600,
     comparisons=6,
-    iterations=2,
-    segment_length=10,
     initial_steps=100,
     short="drop",
     variable_length="refuse",
@@ -67,7 +64,7 @@ CONFIG = OnlineConfig(
 )
 
 
-def learn(make: Any, environments: int = 2, **changes: Any) -> OnlineReport:
+def learn(make, environments=2, **changes):
     config = replace(CONFIG, environments=environments, **changes)
     env = DummyVecEnv([make] * environments)
     algorithm = build_algorithm(config.algorithm, env, seed=0)
@@ -76,12 +73,12 @@ def learn(make: Any, environments: int = 2, **changes: Any) -> OnlineReport:
 
 
 @pytest.mark.parametrize("terminates", [False, True])
-def test_the_loop_refuses_episodes_that_end_at_different_times(terminates) -> None:
+def test_the_loop_refuses_episodes_that_end_at_different_times(terminates):
     with pytest.raises(DataError, match=r"differ in length \(30 to \d+ steps\)"):
         learn(lambda: Cut(*UNEVEN, terminates=terminates))
 
 
-def test_the_loop_warns_once_where_they_are_allowed() -> None:
+def test_the_loop_warns_once_where_they_are_allowed():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         learn(lambda: Cut(*UNEVEN), variable_length="allow")
@@ -93,9 +90,7 @@ def test_the_loop_warns_once_where_they_are_allowed() -> None:
     ("changes", "one_length"),
     [({}, True), ({"short": "pad"}, False), ({"segment_length": 40}, False)],
 )
-def test_by_default_clips_of_one_length_are_compared_where_there_are_some(
-    changes, one_length
-) -> None:
+def test_by_default_clips_of_one_length_are_compared_where_there_are_some(changes, one_length):
     settings = {"short": OnlineConfig.short, "variable_length": "allow"} | changes
     report = learn(lambda: Cut(6, 30), **settings)
     assert (len(set(report.comparisons.segments.real.tolist())) == 1) == one_length
@@ -106,13 +101,13 @@ def test_by_default_clips_of_one_length_are_compared_where_there_are_some(
     ("lengths", "centre", "moved"),
     [((50,), None, True), (UNEVEN, None, False), (UNEVEN, True, True)],
 )
-def test_rewards_keep_their_mean_once_lengths_differ(lengths, centre, moved) -> None:
+def test_rewards_keep_their_mean_once_lengths_differ(lengths, centre, moved):
     report = learn(lambda: Cut(*lengths), variable_length="allow", centre=centre)
     assert report.reward.scaler.mean.any() == moved
 
 
 @pytest.mark.parametrize(("length", "environments"), [(7, 3), (10_000, 1)])
-def test_one_length_is_no_fault_wherever_we_cut(length, environments) -> None:
+def test_one_length_is_no_fault_wherever_we_cut(length, environments):
     """Rollouts, exploration and the end of the run cut episodes in the middle."""
     learn(lambda: Cut(length), environments, segment_length=5, exploration_fraction=0.2)
 
@@ -127,7 +122,7 @@ VEC = (
 NAMES = ["FeedbackVecEnv", "FeedbackVectorEnv", "HumanPreferencesEnvWrapper"]
 
 
-def play(env: Any, steps: int) -> None:
+def play(env, steps):
     action = np.zeros((getattr(env, "num_envs", 1), 1), np.float32)
     single = isinstance(env, HumanPreferencesEnvWrapper)
     try:
@@ -141,7 +136,7 @@ def play(env: Any, steps: int) -> None:
 
 
 @pytest.mark.parametrize("make", VEC, ids=NAMES)
-def test_wrappers_have_the_same_guard(make, tmp_path, monkeypatch) -> None:
+def test_wrappers_have_the_same_guard(make, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError, match=r"differ in length \(30 to \d+ steps\)"):
         play(make(UNEVEN, config=FeedbackConfig(variable_length="refuse")), 130)

@@ -1,24 +1,15 @@
-from pathlib import Path
-from typing import Any
-
-import gymnasium as gym
 import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
 from stable_baselines3 import DQN, PPO, SAC, TD3
-from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import (
-    DummyVecEnv,
-    VecEnv,
     VecFrameStack,
-    VecMonitor,
     VecNormalize,
 )
 
-from helpers.clock_world import Clock
 from helpers.curious_reward import Curious
 from helpers.resumable_runs import counted_resets
 from preferl.errors import ConfigError
@@ -27,14 +18,14 @@ from preferl.online import SB3Learner
 TINY = {"net_arch": [8]}
 
 
-def ppo(env: VecEnv | None = None, **settings: Any) -> PPO:
+def ppo(env=None, **settings):
     env = make_vec_env("CartPole-v1", 2, seed=0) if env is None else env
     given = {"n_steps": 16, "batch_size": 16, "n_epochs": 1, "seed": 0, "policy_kwargs": dict(TINY)}
     policy = "MultiInputPolicy" if isinstance(env.observation_space, spaces.Dict) else "MlpPolicy"
     return PPO(policy, env, **(given | settings), device="cpu")
 
 
-def sac(env: VecEnv | None = None, kind: Any = SAC, **settings: Any) -> Any:
+def sac(env=None, kind=SAC, **settings):
     env = make_vec_env("Pendulum-v1", 2, seed=0) if env is None else env
     given = {"learning_starts": 20, "buffer_size": 400, "batch_size": 16, "seed": 0}
     given |= {"policy_kwargs": dict(TINY)}
@@ -42,70 +33,37 @@ def sac(env: VecEnv | None = None, kind: Any = SAC, **settings: Any) -> Any:
     return kind(policy, env, **(given | settings), device="cpu")
 
 
-def dqn(**settings: Any) -> Any:
+def dqn(**settings):
     return sac(make_vec_env("CartPole-v1", 2, seed=0), DQN, **settings)
 
 
-def learner(algorithm: BaseAlgorithm, **settings: Any) -> SB3Learner:
-    given: dict[str, Any] = {"total_steps": 1000, "rng": np.random.default_rng(0)}
+def learner(algorithm, **settings):
+    given = {"total_steps": 1000, "rng": np.random.default_rng(0)}
     return SB3Learner(algorithm, **(given | settings))
 
 
 @pytest.mark.parametrize("fraction", [0.0, 0.3])
 @pytest.mark.parametrize("make", [ppo, sac, dqn])
-def test_steps_are_at_most_those_asked_for(
-    make: Any, fraction: float, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_steps_are_at_most_those_asked_for(make, fraction, rng):
     subject = learner(make(), exploration_fraction=fraction)
-    drawn: list[int] = []
-    draw = subject._exploration._draw
-    monkeypatch.setattr(subject._exploration, "_draw", lambda *a: drawn.append(2) or draw(*a))
     left = 32 if make is ppo else 8  # less than a rollout
     asked = recorded = 0
     for steps in rng.integers(1, 45, size=14).tolist():
         asked += steps
         recorded += subject.learn(steps).steps
         assert asked - left < subject.steps <= asked
-    explored = sum(drawn)
-    in_rollouts = explored if make is ppo else 0  # of what a replay buffer keeps, none is lost
-    assert subject.algorithm.num_timesteps + in_rollouts == subject.steps
-    assert fraction * asked - left < explored <= fraction * asked + 1e-6
+    explored = subject.steps - subject.algorithm.num_timesteps
+    if make is ppo:  # of what a replay buffer keeps, none is lost
+        assert fraction * asked - left < explored <= fraction * asked
+    else:
+        assert explored == 0
     under_way = subject.env.take(unfinished="cut")
     assert recorded + (under_way.steps if under_way else 0) == subject.steps
 
 
-def test_a_saved_algorithm_holds_its_own_schedule(tmp_path: Path) -> None:
-    algorithm = ppo(learning_rate=lambda remaining: 0.5 * remaining)
-    subject = learner(algorithm, total_steps=64, exploration_fraction=0.0)
-    subject.learn(32)
-    assert algorithm.lr_schedule(1.0) == 0.25
-    algorithm.save(tmp_path / "agent.zip")
-    loaded = PPO.load(tmp_path / "agent.zip", device="cpu")
-    assert loaded.lr_schedule(1.0) == 0.5
-
-
-def test_the_algorithm_stores_what_the_environment_showed() -> None:
-    algorithm = ppo(DummyVecEnv([Clock]))
-    subject = learner(algorithm, exploration_fraction=0.2)
-    for _ in range(4):
-        episodes = subject.learn(20)
-        steps = algorithm.rollout_buffer.observations.reshape(-1, 2)
-        assert steps[0, 1] == 0, "environments are reset after exploring"
-        everything = {tuple(row) for row in np.asarray(episodes.observations)}
-        everything |= subject_under_way(subject)
-        assert {tuple(row) for row in steps} <= everything
-        follows = (np.diff(steps[:, 1]) == 1) | (np.diff(steps[:, 0]) == 1)
-        assert follows.all()
-
-
-def subject_under_way(subject: SB3Learner) -> set[Any]:
-    episodes = subject.env.take(unfinished="cut")
-    return set() if episodes is None else {tuple(row) for row in np.asarray(episodes.observations)}
-
-
 @pytest.mark.parametrize("context", [1, 3])
 @pytest.mark.parametrize("kind", [SAC, TD3])
-def test_relabelling_with_the_same_reward_changes_nothing(context: int, kind: Any) -> None:
+def test_relabelling_with_the_same_reward_changes_nothing(context, kind):
     """What was computed online, through resets and a full ring, is what relabelling computes."""
     algorithm = sac(kind=kind, buffer_size=300)
     subject = learner(algorithm, exploration_fraction=0.1)
@@ -124,52 +82,7 @@ def test_relabelling_with_the_same_reward_changes_nothing(context: int, kind: An
     assert same.all()
 
 
-class DictClock(Clock):
-    action_space = spaces.Discrete(2)
-    observation_space = spaces.Dict(  # type: ignore[assignment]
-        {"time": spaces.Discrete(8), "resets": spaces.Box(-np.inf, np.inf, (1,), np.float32)}
-    )
-
-    def _look(self) -> Any:
-        return {"time": self.time, "resets": np.array([self.resets], np.float32)}
-
-
-@pytest.mark.parametrize("make", [ppo, lambda env: sac(env, DQN)])
-@pytest.mark.parametrize("context", [1, 3])
-def test_dictionaries_and_discrete_actions(make: Any, context: int) -> None:
-    subject = learner(make(DummyVecEnv([DictClock] * 2)), exploration_fraction=0.2)
-    for _ in range(3):
-        episodes = subject.learn(40)
-        assert isinstance(episodes.observations, dict)
-        assert episodes.observations["time"].shape == (episodes.steps,)
-        assert episodes.actions.shape == (episodes.steps,)
-        subject.set_reward(Curious.of(subject.env, context))
-
-
-def test_normalised_observations_stay_outside() -> None:
-    env = VecNormalize(VecMonitor(DummyVecEnv([lambda: gym.make("Pendulum-v1")] * 2)))
-    algorithm = sac(env)
-    subject = learner(algorithm)
-    assert algorithm.get_env() is env
-    subject.set_reward(Curious.of(subject.env))
-    episodes = subject.learn(60)
-    np.testing.assert_allclose(
-        np.linalg.norm(np.asarray(episodes.observations)[:, :2], axis=1), 1.0, atol=1e-5
-    )
-    assert (np.abs(algorithm.replay_buffer.rewards) <= 1).all(), "learned, not the environment's"
-    online = algorithm.replay_buffer.rewards.copy()
-    subject.set_reward(Curious.of(subject.env))
-    np.testing.assert_allclose(online, algorithm.replay_buffer.rewards, atol=1e-3)
-
-
-def test_unfinished_episodes_are_cut_when_little_else_happened() -> None:
-    subject = learner(sac(), exploration_fraction=0.1)
-    episodes = subject.learn(40)
-    assert episodes.lengths.tolist() == [2, 2, 18, 18]
-    assert subject.learn(400).lengths.max() > 150
-
-
-def test_exploring_learns_nothing() -> None:
+def test_exploring_learns_nothing():
     algorithm = ppo()
     subject = learner(algorithm)
     before = [p.clone() for p in algorithm.policy.parameters()]
@@ -182,7 +95,7 @@ def test_exploring_learns_nothing() -> None:
     assert subject.steps == 26 + 30
 
 
-def test_a_bonus_for_new_states_comes_before_the_first_reward() -> None:
+def test_a_bonus_for_new_states_comes_before_the_first_reward():
     """As in PEBBLE: the agent learns on it, and keeps its actor when the critic begins again."""
     algorithm = sac()
     subject = learner(algorithm, before="entropy", exploration_fraction=0.0)
@@ -190,7 +103,9 @@ def test_a_bonus_for_new_states_comes_before_the_first_reward() -> None:
     buffer = algorithm.replay_buffer
     assert algorithm._n_updates > 30
     assert (buffer.rewards[5:50] > 0).all()
-    actor, critic, updates = *map(frozen, (algorithm.actor, algorithm.critic)), algorithm._n_updates
+    actor = frozen(algorithm.actor)
+    critic = frozen(algorithm.critic)
+    updates = algorithm._n_updates
     subject.set_reward(Curious.of(subject.env))
     assert (np.abs(buffer.rewards[:50]) <= 1).all()
     online = buffer.rewards.copy()
@@ -206,12 +121,12 @@ def test_a_bonus_for_new_states_comes_before_the_first_reward() -> None:
     assert subject.steps == 120
 
 
-def frozen(network: torch.nn.Module) -> list[torch.Tensor]:
+def frozen(network):
     return [part.detach().clone() for part in network.parameters()]
 
 
 @pytest.mark.parametrize("make", [ppo, dqn])
-def test_a_bonus_needs_a_critic_to_reset(make: Any) -> None:
+def test_a_bonus_needs_a_critic_to_reset(make):
     with pytest.raises(ConfigError, match=r"algorithm: expected an off-policy one.*before=.zero"):
         learner(make(), before="entropy")
 
@@ -219,12 +134,12 @@ def test_a_bonus_needs_a_critic_to_reset(make: Any) -> None:
 class Stop(BaseCallback):
     """Ends a rollout after some steps, politely or not."""
 
-    def __init__(self, after: int, error: BaseException | None = None) -> None:
+    def __init__(self, after, error=None):
         super().__init__()
         self.after = after
         self.error = error
 
-    def _on_step(self) -> bool:
+    def _on_step(self):
         if self.n_calls != self.after:
             return True
         if self.error is not None:
@@ -234,7 +149,7 @@ class Stop(BaseCallback):
 
 @pytest.mark.parametrize("make", [ppo, sac])
 @pytest.mark.parametrize("after", [3, 16])
-def test_a_callback_may_stop_a_rollout(make: Any, after: int) -> None:
+def test_a_callback_may_stop_a_rollout(make, after):
     algorithm = make(None)
     subject = learner(algorithm, exploration_fraction=0.0, callback=[Stop(after)])
     resets = counted_resets(algorithm.get_env())
@@ -247,23 +162,21 @@ def test_a_callback_may_stop_a_rollout(make: Any, after: int) -> None:
 
 
 @pytest.mark.parametrize("make", [ppo, sac])
-def test_an_interrupt_leaves_everything_usable(make: Any) -> None:
+def test_an_interrupt_leaves_everything_usable(make):
     algorithm = make(None)
     subject = learner(algorithm, exploration_fraction=0.2, callback=Stop(3, KeyboardInterrupt()))
     resets = counted_resets(algorithm.get_env())
     with pytest.raises(KeyboardInterrupt):
         subject.learn(32)
-    used = subject.steps
+    assert subject.steps == 6 + 6
     before = len(resets)
-    assert used == 6 + 6
-    episodes = subject.learn(32)
+    assert subject.learn(32).steps > 0
     assert len(resets) == before + 2, "it explores from new episodes, and acts in new ones after"
-    assert subject.steps == used + 32
-    assert episodes.steps > 0
+    assert subject.steps == 12 + 32
     subject.set_reward(Curious.of(subject.env, 2))
 
 
-def test_unfit_algorithms_are_refused() -> None:
+def test_unfit_algorithms_are_refused():
     with pytest.raises(ConfigError, match="optimize_memory_usage"):
         learner(
             sac(

@@ -2,12 +2,11 @@
 
 import pickle
 from types import SimpleNamespace
-from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.wrappers import TransformObservation
 from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.vec_env import (
@@ -29,16 +28,18 @@ from preferl.online import (
 )
 from preferl.online.acting import load_actor
 from preferl.online.algorithms import build_algorithm
+from preferl.testing import PointWorld
+from preferl.testing.worlds import POINT_SPACE
 
 CARTPOLE = "CartPole-v1"
 RAW = np.array([[0.02, -0.01, 0.03, 0.04], [-0.04, 0.0, -0.02, 0.01]], np.float32)
 
 
-def mean_return(policy: Any) -> float:
+def mean_return(policy):
     return evaluate_policy(policy, CARTPOLE, episodes=8, seed=10_000, parallel=8).mean
 
 
-def without_statistics(agent: Any) -> Any:
+def without_statistics(agent):
     """The agent's network, which acts on observations as they are."""
     return SimpleNamespace(predict=agent.policy.predict)
 
@@ -80,7 +81,7 @@ def test_saved_policies_keep_them(tmp_path):
     assert {file.suffix for file in (tmp_path / "policy").iterdir()} == {".json", ".safetensors"}
 
 
-def saved_zip(folder: Any, agent: Any, name: str | None = "vecnormalize.pkl") -> Any:
+def saved_zip(folder, agent, name="vecnormalize.pkl"):
     agent.learn(8)
     agent.save(folder / "theirs.zip")
     if name is not None:
@@ -108,7 +109,7 @@ def test_zip_files_without_their_statistics_are_refused(tmp_path):
 
 
 class Evil:
-    def __reduce__(self) -> Any:
+    def __reduce__(self):
         return (eval, ("__import__('pathlib').Path('ran').touch()",))
 
 
@@ -137,31 +138,18 @@ def test_folders_need_no_file_of_statistics(tmp_path):
         load_actor(tmp_path / "policy", vecnormalize=tmp_path / "vecnormalize.pkl")
 
 
-class Mixed(gymnasium.Env[Any, Any]):
-    """Observations of which some can be normalised."""
+MIXED = spaces.Dict({"near": spaces.Box(-5, 5, (2,)), "far": POINT_SPACE})
 
-    observation_space = spaces.Dict(
-        {
-            "near": spaces.Box(-5, 5, (2,)),
-            "far": spaces.Box(-2, 2, (3,)),
-            "kind": spaces.Discrete(3),
-        }
-    )
-    action_space = spaces.Box(-1, 1, (1,))
 
-    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        self.observation_space.seed(seed)
-        return self.observation_space.sample(), {}
-
-    def step(self, action: Any) -> Any:
-        return self.observation_space.sample(), 0.0, False, False, {}
+def mixed():
+    """Observations of which some are normalised."""
+    return TransformObservation(PointWorld(), lambda seen: {"near": seen, "far": seen}, MIXED)
 
 
 @pytest.mark.parametrize(
     ("inner", "settings"),
     [
-        (lambda: DummyVecEnv([Mixed, Mixed]), {"norm_obs_keys": ["near"], "epsilon": 0.1}),
+        (lambda: DummyVecEnv([mixed, mixed]), {"norm_obs_keys": ["near"], "epsilon": 0.1}),
         (lambda: VecFrameStack(make_environments(CARTPOLE, 2, seed=0), 2), {}),
     ],
     ids=["dictionary", "frame stack"],

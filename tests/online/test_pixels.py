@@ -13,7 +13,7 @@ from preferl.training import load_reward, save_reward
 
 
 @pytest.fixture(scope="module")
-def short() -> OnlineConfig:
+def short():
     return replace(
         from_json(OnlineConfig, load_preset("moving_dot")),
         environments=2,

@@ -1,7 +1,6 @@
 """What iterations report: numbers under names that tell which answers they are about, and words."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,27 +19,22 @@ from preferl.training import RewardTrainerConfig
 from preferl.training.fit_report import FitReport, Validation
 
 
-def fit(**changes: Any) -> FitReport:
-    given: dict[str, Any] = {"pairs": 20, "members": 2, "epochs": 2, "best_epoch": 1}
+def fit(**changes):
+    given = {"pairs": 20, "members": 2, "epochs": 2, "best_epoch": 1}
     given |= {"train_loss": np.array([0.5, 0.4]), "train_accuracy": np.array([0.7, 0.8])}
     given |= {"validation_loss": np.array([0.6, 0.9]), "validation_accuracy": np.array([0.8, 0.6])}
     given |= {"decided": 10, "penalty": 0.0, "seconds": 1.5, "validated_on": "out-of-bag"}
     return FitReport(**(given | changes))
 
 
-def report(**changes: Any) -> IterationReport:
+def report(**changes):
     return replace(IterationReport(1, 3, 600, 20, None, -5.0, 2), **changes)
-
-
-def test_an_iteration_without_a_fit_has_no_accuracy() -> None:
-    assert report().metrics() == {"policy/true_return": -5.0, "feedback/answers": 20}
-    assert report().accuracy_in_words == "unknown"
 
 
 @pytest.mark.parametrize(
     ("validated_on", "name"), [("out-of-bag", "out_of_bag"), ("validation", "validation")]
 )
-def test_names_tell_which_answers_an_accuracy_is_about(validated_on: Any, name: str) -> None:
+def test_names_tell_which_answers_an_accuracy_is_about(validated_on, name):
     low, high = wilson_interval(8, 10)
     found = report(fit=fit(validated_on=validated_on)).metrics()
     assert found == pytest.approx(
@@ -59,13 +53,15 @@ def test_names_tell_which_answers_an_accuracy_is_about(validated_on: Any, name: 
     )
 
 
-def test_words_have_the_interval_and_the_kind_of_answers() -> None:
+def test_words_have_the_interval_and_the_kind_of_answers():
     words = "80 % of 10 out-of-bag answers (95 % interval 49 to 94 %)"
     assert report(fit=fit()).accuracy_in_words == words
     held_out = Validation(answers=5, decided=4, accuracy=0.5)
     assert report(fit=fit(), validation=held_out).accuracy_in_words == (
         "2 of 4 held-out answers (so few show nothing)"
     )
+    assert report().metrics() == {"policy/true_return": -5.0, "feedback/answers": 20}
+    assert report().accuracy_in_words == "unknown"
     none = fit(decided=0, validated_on=None)
     assert report(fit=none).accuracy_in_words == "unknown, since no decided answer was left out"
     assert not {"reward/validation_accuracy", "reward/out_of_bag_accuracy"} & {
@@ -73,7 +69,7 @@ def test_words_have_the_interval_and_the_kind_of_answers() -> None:
     }
 
 
-def test_a_part_within_a_part_counts_as_its_own() -> None:
+def test_a_part_within_a_part_counts_as_its_own():
     clock = iter([0.0, 1.0, 4.0, 10.0, 11.0, 13.0])  # relabelling from 1 to 4, fitting to 10
     stopwatch = Stopwatch(lambda: next(clock))
 
@@ -85,7 +81,7 @@ def test_a_part_within_a_part_counts_as_its_own() -> None:
     assert set(stopwatch.take().values()) == {0}
 
 
-def test_the_accuracy_of_more_unseen_answers_counts() -> None:
+def test_the_accuracy_of_more_unseen_answers_counts():
     assert report(fit=fit()).unseen_accuracy == (0.8, 10)
     few = Validation(5, 4, 0.5)
     many = Validation(30, 20, 0.55)
@@ -95,47 +91,39 @@ def test_the_accuracy_of_more_unseen_answers_counts() -> None:
     np.testing.assert_array_equal(nothing, (np.nan, 0))
 
 
-def evaluation(step: int, *returns: float) -> Evaluation:
+def evaluation(step, *returns):
     return Evaluation(step, PolicyReport(np.array(returns), np.full(len(returns), 5)))
 
 
-def test_the_course_has_each_evaluation_once_and_the_noise_that_was_fitted() -> None:
+def test_the_course_has_each_evaluation_once_and_the_noise_that_was_fitted():
     trainer = RewardTrainerConfig(noise=0.1)
     config = OnlineConfig(steps=900, initial_steps=100, max_comparisons=60, trainer=trainer)
-    first = evaluation(300, -9.0, -7.0)  # a resumed run's copy
-    again = evaluation(300, -9.0, -7.0)
+    first = evaluation(300, -9.0, -7.0)
     guessed = fit(likelihood=Likelihood(0.1), decided=0, validated_on=None)
-    found = course_of(
-        [
-            report(env_steps=300, evaluation=first, fit=guessed),
-            report(evaluation=again, comparisons=59, fit=fit(likelihood=Likelihood(0.4))),
-            report(env_steps=900, evaluation=evaluation(700, -3.0), comparisons=60, ties=0.2),
-        ],
-        config,
-    )
-    np.testing.assert_array_equal(found.steps, [300, 600, 900])
-    np.testing.assert_array_equal(found.true_return, [-8.0, np.nan, -3.0])
-    np.testing.assert_array_equal(found.low, [first.interval[0], np.nan, -3.0])
-    np.testing.assert_array_equal(found.high, [first.interval[1], np.nan, -3.0])
-    np.testing.assert_array_equal(found.answers, [20, 59, np.nan])  # from 60 on the oldest go
-    np.testing.assert_array_equal(found.accuracy, [np.nan, 0.8, np.nan])
-    np.testing.assert_array_equal(found.decided, [0, 10, 0])
-    np.testing.assert_array_equal(found.ties, [np.nan, np.nan, 0.2])
-    np.testing.assert_array_equal(found.noise, [np.nan, 0.4, np.nan])  # no unseen answer, no fit
-    assert found.total == 900
+    noisy = fit(likelihood=Likelihood(0.4))
+    iterations = [
+        report(env_steps=300, evaluation=first, fit=guessed),
+        report(
+            evaluation=evaluation(300, -9.0, -7.0), comparisons=59, fit=noisy
+        ),  # of a resumed run
+        report(env_steps=900, evaluation=evaluation(700, -3.0), comparisons=60, ties=0.2),
+    ]
+    course = course_of(iterations, config)
+    low, high = first.interval
+    expected = {
+        "steps": [300, 600, 900],
+        "true_return": [-8.0, np.nan, -3.0],
+        "low": [low, np.nan, -3.0],
+        "high": [high, np.nan, -3.0],
+        "answers": [20, 59, np.nan],  # from 60 on the oldest go
+        "accuracy": [np.nan, 0.8, np.nan],
+        "decided": [0, 10, 0],
+        "ties": [np.nan, np.nan, 0.2],
+        "noise": [np.nan, 0.4, np.nan],  # no unseen answer, no fit
+        "total": 900,
+    }
+    for name, values in expected.items():
+        np.testing.assert_array_equal(getattr(course, name), values, err_msg=name)
     assert course_of([], config).steps.shape == (0,)
-
-
-@pytest.mark.parametrize(
-    ("noise", "calibrate", "known"),
-    [
-        (0.5, True, 0.1),  # which the fit came to, though it is the most that is expected
-        (0.5, False, np.nan),
-        ("fitted", False, np.nan),
-    ],
-)
-def test_noise_is_known_where_it_was_fitted(noise: Any, calibrate: bool, known: float) -> None:
-    trainer = RewardTrainerConfig(noise=noise, calibrate=calibrate)
-    one = report(fit=fit(likelihood=Likelihood(0.1)))
-    found = course_of([one], OnlineConfig(steps=900, initial_steps=100, trainer=trainer))
-    np.testing.assert_array_equal(found.noise, [known])
+    uncalibrated = replace(config, trainer=replace(trainer, calibrate=False))
+    assert np.isnan(course_of([report(fit=noisy)], uncalibrated).noise)

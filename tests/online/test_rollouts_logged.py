@@ -1,45 +1,14 @@
 """Numbers of stable-baselines3's logger reach a sink under their own names."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from stable_baselines3 import PPO, SAC
 from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.logger import Logger
 
+from helpers.tiny_runs import Kept
 from preferl.online import SB3Learner
-from preferl.online.rollouts import SinkWriter
 
-
-class Kept:
-    """Keeps what it is given."""
-
-    def __init__(self) -> None:
-        self.rows: list[tuple[int, dict[str, float]]] = []
-
-    def log(self, values: Any, step: int) -> None:
-        self.rows.append((step, dict(values)))
-
-    def close(self) -> None:
-        self.rows.clear()
-
-    def of(self, name: str) -> list[tuple[int, float]]:
-        return [(step, values[name]) for step, values in self.rows if name in values]
-
-
-def test_numbers_are_handed_on_and_nothing_else() -> None:
-    sink = Kept()
-    logger = Logger(folder=None, output_formats=[SinkWriter(sink, lambda: 7)])
-    logger.record("train/loss", np.float32(0.5))
-    logger.record("train/words", "none")
-    logger.record("time/total_timesteps", 3, exclude="tensorboard")
-    logger.dump(3)
-    logger.dump(4)
-    assert sink.rows == [(7, {"train/loss": 0.5})]
-
-
-OF_KIND: dict[Any, tuple[dict[str, Any], set[str]]] = {
+OF_KIND = {
     PPO: (
         {"n_steps": 16, "batch_size": 16, "n_epochs": 1},
         {"train/approx_kl", "train/entropy_loss", "train/explained_variance", "train/loss"},
@@ -51,7 +20,7 @@ OF_KIND: dict[Any, tuple[dict[str, Any], set[str]]] = {
 }
 
 
-def learner(kind: Any, **settings: Any) -> SB3Learner:
+def learner(kind, **settings):
     env = make_vec_env("Pendulum-v1", 2, seed=0)
     given = OF_KIND[kind][0] | {"policy_kwargs": {"net_arch": [8]}, "seed": 0, "device": "cpu"}
     algorithm = kind("MlpPolicy", env, **(given | settings))
@@ -61,7 +30,7 @@ def learner(kind: Any, **settings: Any) -> SB3Learner:
 
 
 @pytest.mark.parametrize("kind", list(OF_KIND))
-def test_diagnostics_of_each_algorithm_are_logged_by_environment_steps(kind: Any) -> None:
+def test_diagnostics_of_each_algorithm_are_logged_by_environment_steps(kind):
     subject = learner(kind)
     sink = Kept()
     subject.report_to(sink)
@@ -77,7 +46,7 @@ def test_diagnostics_of_each_algorithm_are_logged_by_environment_steps(kind: Any
     assert "time/total_timesteps" not in {name for _, values in sink.rows for name in values}
 
 
-def test_each_update_is_logged_once() -> None:
+def test_each_update_is_logged_once():
     subject = learner(PPO)
     sink = Kept()
     subject.report_to(sink)
