@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
+from helpers.clips import at
 from helpers.crashing_disk import Recorder, after_every_loss
-from preferl.data import Comparisons, Segments, load_comparisons, save_comparisons
+from preferl.data import Comparisons, load_comparisons, save_comparisons
 from preferl.files import write_text, writing
 from preferl.models import MLPReward, MLPRewardConfig
 from preferl.online.checkpoints.answer_journal import AnswerJournal
@@ -167,8 +168,7 @@ def test_published_rewards_are_whole(recorder, monkeypatch):
 
 
 def answers_of(numbers):
-    block = np.arange(4.0)[:, None]
-    clips = Segments(block, block, np.zeros(4), np.array([0, 2]), np.array([2, 2]), 2)
+    clips = at(0, 1, 2, 3, length=2)
     return Comparisons.of(clips, np.array([[0, 1]] * len(numbers)), np.array(numbers))
 
 

@@ -3,20 +3,17 @@
 import numpy as np
 import pytest
 
+from helpers.numbered_videos import random_segments
 from helpers.queue_steps import on_sqlite
-from preferl.data.segments import Segments
 from preferl.store import clip_ids
 from preferl.store.clips import EPISODES_KEPT
 from preferl.store.rendering.videos import RenderWorker
 
 
-def episode(seed, steps=6):
-    block = np.random.default_rng(seed).normal(size=(steps, 2))
-    return Segments(block, block, block[:, 0], np.array([0]), np.array([steps]), steps)
-
-
 def put(store, project, *seeds):
-    return [store.clips.put(project, episode(seed), kind="episode")[0] for seed in seeds]
+    return [
+        store.clips.put(project, random_segments(1, 6, seed), kind="episode")[0] for seed in seeds
+    ]
 
 
 def there(store, project, clips):
@@ -34,8 +31,7 @@ def project(store):
 
 def test_queries_do_not_wait_for_a_backlog_of_episodes(store, project):
     episodes = put(store, project, *range(10))
-    block = np.random.default_rng(99).normal(size=(40, 2))
-    segments = Segments(block, block, block[:, 0], np.arange(10) * 4, np.full(10, 4), 4)
+    segments = random_segments(10, 4, seed=99)
     store.queries.ask(project, segments, np.arange(10).reshape(5, 2))
     first = store.clips.without_video(project, 4)
     assert first == [*clip_ids(segments)[:3], episodes[-1]]
@@ -70,9 +66,7 @@ def test_what_the_page_shows_stays(store, project):
 
 @on_sqlite
 def test_clips_that_share_a_file_with_old_episodes_stay(store, project):
-    block = np.random.default_rng(5).normal(size=(8, 2))
-    both = Segments(block, block, block[:, 0], np.array([0, 4]), np.array([4, 4]), 4)
-    first, second = store.clips.put(project, both, kind="episode")
+    first, second = store.clips.put(project, random_segments(2, 4, seed=50), kind="episode")
     other = put(store, project, 0)
     store.queries.ask_stored(project, [(first, other[0])])
     put(store, project, *range(1, 9))

@@ -8,10 +8,11 @@ import pytest
 from gymnasium import spaces
 from sqlalchemy import text
 
+from helpers.clips import at
 from helpers.queue_steps import invite, on_sqlite, show
 from preferl.data import Comparisons
 from preferl.data.on_disk import stays_on_disk
-from preferl.data.segments import Segments, join_segments, sample_segments
+from preferl.data.segments import join_segments, sample_segments
 from preferl.errors import ConfigError, DataError, FeedbackError, StorageError
 from preferl.models import CNNReward, CNNRewardConfig
 from preferl.store import Store, StoredFeedback, clip_ids, distinct_clips
@@ -162,8 +163,7 @@ def test_no_file_of_clips_stays_open(store, feedback, rng):
 
 @on_sqlite
 def test_windows_with_the_same_steps_are_not_compared(store, project, feedback):
-    block = np.array([0, 1, 0, 1, 2, 3], np.float64)[:, None]
-    segments = Segments(block, block, block[:, 0], np.array([0, 2, 4]), np.full(3, 2), 2)
+    segments = at(0, 1, 0, 1, 2, 3, length=2)
     assert distinct_clips(segments).start.tolist() == [0, 4]
     pairs = np.array([[0, 1], [1, 2]])
     with pytest.raises(FeedbackError, match="with itself"):

@@ -110,3 +110,15 @@ def test_versions_count_from_one(store, project):
     assert [(row.version, row.accuracy, row.high, row.answers) for row in rewards] == [
         (2, None, None, 41), (3, 0.7, 0.8, 20),
     ]  # fmt: skip
+
+
+def test_events_and_programs_are_of_a_project_or_of_the_whole_store(store):
+    one, other = (store.projects.create(name).id for name in ("dots", "spots"))
+    for number in range(3):
+        store.reports.add_event(one, "seen", detail={"number": number})
+    store.reports.add_event(None, "moved", detail={"to": "a"})
+    store.reports.beat(one, "reward", Status("fitting"))
+    assert [event.detail["number"] for event in store.reports.latest_events(one, 2)] == [2, 1]
+    assert store.reports.latest_events(other) == store.reports.services(other) == []
+    assert store.reports.last_event("moved") == {"to": "a"}
+    assert store.reports.last_event("seen") is None, "it concerns a project"

@@ -77,3 +77,9 @@ def test_buttons_do_what_they_say(dots):
     assert buttons["Equal"].disabled
     assert not buttons["Undo"].disabled
     assert store.queries.votes(project.id).preference.tolist() == [0.5, 0.5]
+
+
+def test_nothing_to_take_back(dots):
+    queue = NotebookQueue(*dots)
+    queue.undo()
+    assert "no answer to undo" in queue.html

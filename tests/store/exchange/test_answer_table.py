@@ -1,17 +1,23 @@
 """Rows of the table of answers: which are read, and which are refused."""
 
+import numpy as np
 import pytest
+from sqlalchemy import select
 
 from helpers.json_rows import write
 from preferl.errors import DataError
 from preferl.store.exchange.answer_table import (
     NEEDED,
+    add_answers,
     checked,
+    people_named,
     query_name,
     read_answers,
 )
 from preferl.store.exchange.exports import import_answers
+from preferl.store.schema import Query
 from preferl.store.store import Store
+from preferl.testing.feedback_contracts import example_segments
 
 
 def a_row():
@@ -67,3 +73,21 @@ def test_the_name_of_a_query_is_that_of_where_it_began(tmp_path):
     names = {query_name(project, n, None) for project in (one, other) for n in (1, 2)}
     assert len(names) == 4
     assert query_name(other, 5, {"exported_as": "3-0123abcd"}) == "3-0123abcd"
+
+
+def test_what_queries_need_goes_by_each_persons_latest_answer(tmp_path):
+    with Store.open(tmp_path) as store:
+        project = store.projects.create("dots", quorum=3).id
+        (query,) = store.queries.ask(project, example_segments(0), np.array([[0, 1]]))
+        columns = ("preference", "strength", "response_ms", "granted_at", "detail")
+        about = {"project_id": project, "query_id": query, "swapped": False, "answered_at": 1e9}
+        about |= dict.fromkeys(columns)
+        given = [("Ann", "left"), ("Bob", "equal"), ("Ann", "retract"), ("Cy", "skip")]
+        with store.database.write() as session:
+            people = people_named(session, project, ["Ann", "Bob", "Cy"])
+            rows = [
+                about | {"annotator_id": people[name], "kind": kind, "key": f"key-{n:05d}"}
+                for n, (name, kind) in enumerate(given)
+            ]
+            add_answers(session, rows)
+            assert session.scalar(select(Query.needed)) == 2, "Bob's answer alone counts"

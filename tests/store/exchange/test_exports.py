@@ -7,10 +7,9 @@ import pytest
 from sqlalchemy import func, select
 
 from helpers.json_rows import rows_of, write
+from helpers.numbered_videos import random_segments
 from helpers.queue_steps import answer_next, invite, on_sqlite, show
 from preferl.data import load_comparisons
-from preferl.data.episodes import Episodes
-from preferl.data.segments import sample_segments
 from preferl.errors import DataError
 from preferl.store.exchange.answer_table import COLUMNS
 from preferl.store.exchange.exports import (
@@ -274,15 +273,10 @@ def test_a_hundred_thousand_answers_in_bounded_memory(tmp_path):
     from preferl.store.exchange import answer_table
 
     rng = np.random.default_rng(0)
-    block = rng.normal(size=(2000, 2))
-    episodes = Episodes(
-        block, block, block[:, 0], np.zeros(2000, bool), block[:1], np.array([2000])
-    )
-    segments = sample_segments(episodes, 500, 10, rng)
     with Store.open(tmp_path / "store") as store:
         project = store.projects.create("dots").id
         pairs = rng.permuted(np.tile(np.arange(500), (40, 1)), axis=1).reshape(-1, 2)
-        asked = store.queries.ask(project, segments, pairs)
+        asked = store.queries.ask(project, random_segments(500, 10), pairs)
         with store.database.write() as session:
             people = answer_table.people_named(session, project, [f"p{n}" for n in range(10)])
             answer_table.add_answers(

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import gymnasium
 import numpy as np
 import pytest
@@ -59,9 +61,7 @@ def test_pixels_are_shown_and_other_clips_drawn():
 
 
 def _drawn(pictures, **options):
-    steps = len(pictures)
-    nothing = np.zeros((steps, 1))
-    clip = Segments(pictures, nothing, nothing[:, 0], np.array([0]), np.array([steps]), steps)
+    clip = one_segment(pictures, np.zeros((len(pictures), 1)))
     return list(PixelFrames(**options)(clip, 0))
 
 
@@ -208,7 +208,7 @@ def test_an_environment_that_is_not_here_is_not_needed(walks):
 
 
 def test_where_none_were_recorded_the_message_explains_how(walks):
-    bare = Segments(walks.observations, walks.actions, walks.rewards, walks.start, walks.real, 3)
+    bare = replace(walks, states=None)
     with pytest.raises(DataError, match=r"recorded pictures: expected some.*`states=True`"):
         next(frame_source({"kind": "recorded"})(bare, 0))
 
