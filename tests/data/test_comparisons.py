@@ -5,15 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from preferl.data import Comparisons, Segments, concatenate
+from helpers.clips import at
+from preferl.data import Comparisons, concatenate
 from preferl.errors import DataError
 
 
-def _segments(count=6, length=3, *, offset=0.0):
+def _segments(count=6, length=3, *, offset=0):
     """Disjoint windows over a block of numbered steps."""
-    steps = np.arange(float(count * length)) + offset
-    start = np.arange(count) * length
-    return Segments(steps[:, None], steps[:, None], steps, start, np.full(count, length), length)
+    return at(*(np.arange(count * length) + offset), length=length)
 
 
 def _comparisons(**changes):
@@ -72,23 +71,17 @@ def test_of_keeps_what_the_pairs_need():
     assert not np.shares_memory(comparisons.segments.observations, segments.observations)
 
 
-@pytest.mark.parametrize("rows", [np.array([3, 0]), np.array([True, False, False, True]), slice(2)])
+@pytest.mark.parametrize(
+    "rows", [np.array([3, 0]), np.array([True, False, False, True]), slice(2), -1, np.int64(1)]
+)
 def test_rows_share_the_segments(rows):
     comparisons = _comparisons(annotator=np.arange(4))
     some = comparisons[rows]
     assert some.segments is comparisons.segments
-    np.testing.assert_array_equal(some.annotator, np.arange(4)[rows])
-    np.testing.assert_array_equal(some.preference, comparisons.preference[rows])
-
-
-@pytest.mark.parametrize("row", [0, 2, -1, np.int64(1)])
-def test_a_number_is_a_table_of_one(row):
-    comparisons = _comparisons()
-    one = comparisons[row]
-    assert len(one) == 1
-    np.testing.assert_array_equal(one.pairs[0], comparisons.pairs[row])
-    np.testing.assert_array_equal(one.preference[0], comparisons.preference[row])
-    assert one.segments is comparisons.segments
+    chosen = np.arange(4)[rows].reshape(-1)  # a number is a table of one
+    np.testing.assert_array_equal(some.annotator, chosen)
+    np.testing.assert_array_equal(some.pairs, comparisons.pairs[chosen])
+    np.testing.assert_array_equal(some.preference, comparisons.preference[chosen])
 
 
 def test_compact_keeps_content_and_frees_the_source():

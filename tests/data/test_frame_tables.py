@@ -1,6 +1,7 @@
 """Tables of a number for each frame: what they hold, and whom they belong to."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -8,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from benchmarks.lerobot_maker import make
 
-from preferl.data import Segments, cut
+from preferl.data import cut
 from preferl.data.frame_tables import (
     ABOUT,
     FrameRewards,
@@ -126,7 +127,5 @@ def test_clips_get_the_rewards_of_their_frames(folder):
     assert moved.returns().tolist() == [-2.5, 2]
     with pytest.raises(DataError, match=r"expected clips of .* Give the data set"):
         with_frame_rewards(segments, REWARDS, folder, episodes.actions + 1)
-    alone = Segments(segments.observations, segments.actions, segments.rewards,
-                     segments.start, segments.real, 3)  # fmt: skip
     with pytest.raises(DataError, match="expected clips of"):
-        with_frame_rewards(alone, REWARDS, folder, episodes.actions)
+        with_frame_rewards(replace(segments, origin=None), REWARDS, folder, episodes.actions)

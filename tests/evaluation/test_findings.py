@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from preferl.data import Comparisons, Segments
+from helpers.clips import at
+from preferl.data import Comparisons
 from preferl.evaluation.findings import Course, findings, ties_and_contradictions
 from preferl.feedback import InstantFeedback
 
@@ -171,9 +172,7 @@ def test_a_return_that_is_always_nought_is_no_return():
 
 
 def comparisons(pairs, preference):
-    steps = np.arange(4.0)[:, None]
-    clips = Segments(steps, steps, np.zeros(4), np.arange(4), np.ones(4, int), 1)
-    return Comparisons.of(clips, np.array(pairs), np.array(preference))
+    return Comparisons.of(at(0, 1, 2, 3), np.array(pairs), np.array(preference))
 
 
 def test_ties_and_contradictions_are_counted():
@@ -187,25 +186,11 @@ def test_ties_and_contradictions_are_counted():
     assert found == (1 / 7, 1 / 2)
 
 
-def first_is_better(shown, rng):
-    return np.ones(len(shown))
-
-
-def asked_in_rounds(*rounds, observations):
-    """Answers that always prefer the first clip, of clips with equal actions and rewards."""
-    feedback = InstantFeedback(first_is_better, 0)
-    count = len(observations)
-    same = np.zeros((count, 1))
-    rows = np.arange(count)
-    shown = np.array(observations)[:, None]
-    clips = Segments(shown, same, np.zeros(count), rows, np.ones(count, int), 1)
-    for pair in rounds:
-        feedback.ask(clips, np.array([pair]))
-    return feedback.comparisons()
-
-
 def test_a_pair_that_is_asked_in_two_rounds_is_the_same():
-    twice = asked_in_rounds((0, 1), (1, 0), (2, 3), (2, 3), observations=[1, 2, 3, 4])
+    feedback = InstantFeedback(lambda shown, _: np.ones(len(shown)), 0)
+    for pair in ([0, 1], [1, 0], [2, 3], [2, 3]):
+        feedback.ask(at(1, 2, 3, 4), np.array([pair]))
+    twice = feedback.comparisons()
     assert len(twice.segments) == 8, "each round has clips of its own"
     assert ties_and_contradictions(twice) == (0.0, 0.5)
 
