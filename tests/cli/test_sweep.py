@@ -58,14 +58,6 @@ def test_each_run_is_done_once_and_laid_beside_the_others(file, tmp_path, capsys
     assert len(found["runs"]) == 3
 
 
-def test_a_dry_run_prints_commands_and_runs_none(file, tmp_path, capsys):
-    assert run("sweep", file, "--dry-run") == 0
-    first, _ = capsys.readouterr().out.splitlines()
-    assert first.startswith("preferl online run --env CartPole-v1 --steps 800 --initial-steps 400")
-    assert first.endswith("--seed 0")
-    assert not (tmp_path / "runs").exists()
-
-
 @pytest.mark.parametrize(
     ("changes", "status", "words"),
     [

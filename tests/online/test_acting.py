@@ -55,17 +55,6 @@ def test_what_is_kept_of_a_step():
     np.testing.assert_array_equal(episodes.states, episodes.observations)
 
 
-def test_the_policy_gets_its_last_state_and_where_episodes_begin():
-    policy = Counting()
-    act(policy, environments(2), episodes=2, deterministic=True)
-    assert policy.calls == [
-        (None, [True], True),
-        (0, [False], True),
-        (1, [True], True),
-        (2, [False], True),
-    ]
-
-
 def test_environments_of_a_task_begin_where_the_seed_determines():
     first, again, other = (
         task_environments("Pendulum-v1", 2, seed=seed, states=True).reset() for seed in (3, 3, 4)

@@ -10,7 +10,6 @@ import pytest
 from helpers.answered_store import Answering
 from preferl.data import Segments, save_comparisons, save_episodes
 from preferl.data.validation import TRAIN, VALIDATION
-from preferl.errors import DataError
 from preferl.feedback import InstantFeedback, Likelihood
 from preferl.online import OnlineConfig
 from preferl.online.answers import (
@@ -73,14 +72,6 @@ def test_episodes_are_those_that_the_buffer_has_room_for(tmp_path, rng):
     assert found.lengths.tolist() == [20, 20]
     np.testing.assert_array_equal(found.observations[:20], recorded.observations[20:])
     np.testing.assert_array_equal(found.observations[20:], given.observations)
-
-
-def test_something_else_is_refused(tmp_path, rng):
-    with pytest.raises(DataError, match="a folder written by preferl"):
-        fixed(comparisons=(tmp_path / "nothing",))
-    save_episodes(tmp_path / "episodes", make_episodes(rng, [9]))
-    with pytest.raises(DataError, match="expected comparisons, got episodes"):
-        fixed(comparisons=(tmp_path / "episodes",))
 
 
 def test_numbers_of_answers_stay_as_others_are_declined_and_forgotten(rng):

@@ -191,18 +191,6 @@ def test_a_finished_run_is_not_resumed_and_nothing_changes(tmp_path):
     assert contents(tmp_path) == before
 
 
-def test_where_no_run_is_none_is_resumed_and_nothing_is_made(tmp_path):
-    (tmp_path / "empty").mkdir()
-    before = contents(tmp_path)
-    for name in ("run", "deep/er/run", "empty"):
-        with (
-            pytest.raises(ResumeError, match="there is no run here"),
-            open_run(tmp_path / name, config=Fit(), seed=0, resume=True),
-        ):
-            pass
-    assert contents(tmp_path) == before
-
-
 def test_an_interrupted_run_is_resumed(tmp_path):
     with open_run(tmp_path / "run", config=Fit(), seed=0) as folder:
         folder.result({"interrupted": True})

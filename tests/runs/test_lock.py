@@ -129,12 +129,6 @@ def test_the_lock_of_one_that_is_gone_is_taken_over(tmp_path, caplog, left, warn
     assert bool(warned) == bool(caplog.text)
 
 
-def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match="a file that can be written"):
-        lock_of(tmp_path / "file").take()
-
-
 def test_a_disk_that_became_read_only_does_not_hide_what_ended_a_run(tmp_path, monkeypatch, caplog):
     def refuse(*_, **__):
         raise OSError(30, "Read-only file system")

@@ -65,14 +65,6 @@ def test_a_running_run_shows_how_far_it_is(tmp_path, at_work):
     assert (run.state, run.note[:7]) == ("failed", "killed:")
 
 
-def test_metrics_tell_how_far_a_run_without_a_result_is(tmp_path):
-    run = read_run(written_runs.online(tmp_path / "run", finished=False))
-    assert run.state == "interrupted"
-    assert (run.summary.steps, run.summary.answers, run.summary.score) == (3_000, 60, None)
-    assert run.summary.accuracy.mean == pytest.approx(0.8)
-    assert run.summary.accuracy.interval is None
-
-
 def test_metrics_tell_how_far_a_fit_is(tmp_path):
     metrics = ("reward/validation_accuracy", "reward/out_of_bag_accuracy")
     curve = MetricCurve("Accuracy", "accuracy", metrics, "epochs")

@@ -17,14 +17,6 @@ def draws():
     return float(torch.rand(1)), float(np.random.random()), random.random()  # noqa: NPY002
 
 
-def test_what_is_restored_is_drawn_again():
-    state = global_generators()
-    first = draws()
-    assert draws() != first
-    restore_generators(state)
-    assert draws() == first
-
-
 def test_a_block_leaves_no_trace_even_if_it_fails():
     state = global_generators()
     expected = draws()

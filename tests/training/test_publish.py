@@ -162,15 +162,6 @@ def test_a_broken_version_is_reported_and_the_older_one_stays(tmp_path, name, ha
     assert (published.version, published.problem) == (2, None)
 
 
-def test_a_folder_that_cannot_be_read_is_reported(tmp_path):
-    (tmp_path / "file").write_text("")
-    published = PublishedReward(tmp_path / "file")
-    assert not published.refresh()
-    assert "cannot be read" in published.problem
-    with pytest.raises(StorageError, match="expected a folder that can be read"):
-        versions(tmp_path / "file")
-
-
 def test_what_is_published_counts_though_the_oldest_cannot_be_found(tmp_path, monkeypatch, caplog):
     looks = iter([[], [], StorageError("stale handle")])
     own = threading.get_ident()

@@ -71,18 +71,6 @@ def test_differences_of_any_size_have_a_maximum(size):
             assert found.value < 0 if answers is opposite else found.value >= 1
 
 
-def test_the_interval_covers_what_is_true(rng):
-    true = np.array([1.5, 0.0, -1.0])
-    inside = 0
-    for _ in range(40):
-        d = rng.normal(0, 1.5, 300)
-        by = np.arange(300) % 3
-        answers = rng.random(300) < 1 / (1 + np.exp(-true[by] * d))
-        found = fitted_by(d.tolist(), answers.astype(float).tolist(), by.tolist())
-        inside += sum(one.low <= a <= one.high for one, a in zip(found, true, strict=True))
-    assert 0.88 <= inside / 120 <= 1
-
-
 def begun(*annotators):
     trust = AnnotatorTrust(CPU)
     trust.begin(np.array(annotators), 1)

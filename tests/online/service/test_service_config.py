@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from preferl.configs import from_json, to_json
 from preferl.errors import ConfigError
 from preferl.online.service.service_config import ServiceConfig
 from preferl.threads import half_of_the_cores
@@ -32,11 +31,3 @@ def test_a_fit_takes_threads_that_others_do_not_need(tmp_path, model, threads, t
 def test_a_number_out_of_its_range_is_named(name, wrong):
     with pytest.raises(ConfigError, match=f"{name}: expected"):
         ServiceConfig(Path("rewards"), **{name: wrong})
-
-
-def test_a_file_keeps_all_settings():
-    reward = RewardSettings("nmr", members=3)
-    config = ServiceConfig(Path("a/b"), reward, context=7, cancel_after=2, combine="majority")
-    assert from_json(ServiceConfig, to_json(config)) == config
-    assert from_json(ServiceConfig, {"out": "a"}) == ServiceConfig(Path("a"))
-    assert from_json(ServiceConfig, {"out": "s3://bucket/a"}).out == "s3://bucket/a"

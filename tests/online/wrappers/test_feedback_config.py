@@ -1,13 +1,12 @@
 """Settings of asking and collecting, and the guard of episodes' lengths."""
 
 import re
-from dataclasses import fields
 from math import nan
 
 import pytest
 
 from preferl.errors import ConfigError
-from preferl.online import FeedbackConfig, OnlineConfig
+from preferl.online import FeedbackConfig
 from preferl.online.wrappers.feedback_config import (
     QueryConfig,
     RepetitionGuard,
@@ -36,15 +35,6 @@ def test_clips_that_run_short_are_warned_of(caplog, rng, lengths, queries, asked
     assert len(caplog.records) == (warning is not None)
     if warning is not None:
         assert re.search(warning, caplog.text)
-
-
-def test_what_the_loop_and_wrappers_share_has_one_default():
-    loop = OnlineConfig()
-    wrapper = FeedbackConfig()
-    for field in fields(QueryConfig):
-        assert getattr(loop, field.name) == getattr(wrapper, field.name), field.name
-    with pytest.raises(ConfigError, match="uniform, informative"):
-        FeedbackConfig(sampler="any")
 
 
 @pytest.mark.parametrize(
