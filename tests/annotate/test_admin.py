@@ -42,6 +42,15 @@ def test_the_admin_invites_and_changes(study, owner, visitor):
         assert words in text
 
 
+def test_models_stand_apart_from_people(study, owner):
+    study.store.people.model(study.project.id, "lux")
+    text = owner.get("/admin").text
+    assert "Model lux: no pairs with people yet" in text
+    assert '<span class="role">model' in text
+    assert "Role of lux" not in text
+    assert "End the access of lux" in text
+
+
 def test_who_failed_qualification_can_be_let_in(study, owner):
     assert "Let ann answer" not in owner.get("/admin").text
     study.update(qualification=3)

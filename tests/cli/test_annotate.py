@@ -2,13 +2,16 @@
 
 import json
 import os
+from http.server import ThreadingHTTPServer
 from importlib import import_module
+from threading import Thread
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from benchmarks import lerobot_maker
+from examples.model_server import Compare
 
 from helpers.answering import answer_all
 from helpers.command_line import run
@@ -18,6 +21,7 @@ from preferl.data.arrays import load_arrays
 from preferl.errors import ConfigError, DataError, MissingExtraError
 from preferl.store.status import FitMetrics, to_json
 from preferl.store.store import Store
+from preferl.video import encode
 
 
 @pytest.mark.slow
@@ -247,6 +251,36 @@ def test_a_project_holds_what_was_given(recorded, tmp_path, capsys):
             others = store.queries.asked(store.projects.get(f"p{seed}").id)
         assert ([pair[1:] for pair in others] == [pair[1:] for pair in asked]) == same
     assert run("annotate", "create", "--run", recorded, *where, *more) == 1, "the name is taken"
+
+
+def test_a_model_behind_a_url_answers_beside_people(labels, tmp_path, capsys, monkeypatch):
+    with Store.open(labels[1]) as store:
+        project = store.projects.only().id
+        frames = np.random.default_rng(0).integers(0, 256, (4, 16, 16, 3), np.uint8)
+        for row, clip in enumerate(store.clips.without_video(project, 99)):
+            store.clips.put_video(project, clip, encode(frames[: 2 + row % 3], 10, smallest=16))
+    answer_all(labels, names=["Ann"])
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Compare)
+    Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    monkeypatch.setenv("COMPARE_KEY", "not-printed")
+    url = ("--url", f"http://127.0.0.1:{server.server_port}/", "--key-variable", "COMPARE_KEY")
+    for limit in ("5", "99"):
+        assert run("annotate", "ask", "motion", *labels, *url, "--limit", limit) == 0
+    server.shutdown()
+    server.server_close()
+    printed = capsys.readouterr().out
+    assert "5 answers by motion, version motion-1: 0 declined" in printed
+    assert "not-printed" not in printed
+    assert run("annotate", "report", *labels, "--out", tmp_path / "r.json") == 0
+    assert "motion (model)" in capsys.readouterr().out
+    (motion,) = json.loads((tmp_path / "r.json").read_text())["models"]
+    assert motion["name"] == "motion"
+    assert motion["queries"] >= 12
+    for wrong in ((), ("--model", "a:b", *url), ("--model", "nowhere:compare")):
+        assert run("annotate", "ask", "motion", *labels, *wrong) == 1
+    monkeypatch.delenv("COMPARE_KEY")
+    assert run("annotate", "ask", "motion", *labels, *url) == 1
+    assert "key of a model" in capsys.readouterr().err
 
 
 def test_an_html_report(labels, tmp_path, capsys):

@@ -187,6 +187,7 @@ def _overview(
         "people": _people(store, project_id, numbers),
         "has_known": store.queries.count_known(project_id) > 0,
         "agreement": numbers.agreement,
+        "models": numbers.models,
         "chart": numbers.chart,
         "events": _events(store, project_id, rewards),
         "programs": program_words(store.reports.services(project_id)),

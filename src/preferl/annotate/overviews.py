@@ -14,7 +14,12 @@ from fastapi.responses import HTMLResponse
 
 from preferl.annotate.progress import moment
 from preferl.shapes import FloatArray
-from preferl.store.quality.agreement import AgreementReport, agreement_report
+from preferl.store.quality.agreement import (
+    AgreementReport,
+    ModelAgreement,
+    agreement_report,
+    agreement_with_people,
+)
 from preferl.store.quality.annotators import annotator_report
 from preferl.store.store import Store
 
@@ -38,7 +43,8 @@ class AnswerNumbers:
 
     people: dict[str, dict[str, Any]]  # a row of `AnnotatorReport` by name
     last_answers: dict[str, float]  # seconds since the epoch by name, 0 without an answer
-    agreement: AgreementReport
+    agreement: AgreementReport  # of people
+    models: list[ModelAgreement]  # with people
     chart: dict[str, Any] | None  # the count of answers as a line to draw
 
 
@@ -95,6 +101,7 @@ def _numbers(store: Store, project_id: int) -> AnswerNumbers:
         people={str(row["name"]): row for row in annotator_report(votes).rows()},
         last_answers=dict(zip(votes.names, last.tolist(), strict=True)),
         agreement=agreement_report(votes, np.random.default_rng(0), resamples=RESAMPLES),
+        models=agreement_with_people(votes),
         chart=_answers_over_time(votes.answered_at),
     )
 

@@ -1,12 +1,15 @@
-"""`preferl annotate`: make a project, serve its page, draw clips, report, export and import."""
+"""`preferl annotate`: make a project, serve its page, draw clips, ask models, report, export."""
 
 import inspect
 import logging
 import os
 import shlex
+import time
 from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from itertools import islice
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
@@ -14,7 +17,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from preferl import data, store
-from preferl.cli.console import cell, echo, note, print_table
+from preferl.cli.console import ProgressLine, cell, echo, note, print_table
 from preferl.cli.options import (
     FOLDER,
     NAME,
@@ -44,12 +47,13 @@ from preferl.files import write_json
 from preferl.reading import read_object, reading
 from preferl.registry import SAMPLERS
 from preferl.shapes import FloatArray, IntArray
-from preferl.trust import trust_options, typed
+from preferl.trust import named_object, trust_options, typed
 
 if TYPE_CHECKING:
     from preferl.feedback.protocols import PairSampler
     from preferl.store import Store
     from preferl.store.exchange.answer_table import ImportReport
+    from preferl.store.model_annotator import PairModel
     from preferl.store.schema import Project
 
 
@@ -110,6 +114,44 @@ class RenderConfig:
     trust: Trust = ()
     once: bool = False
     parent: int | None = None
+
+
+@dataclass(frozen=True)
+class AskConfig:
+    """Let a model answer pairs, as a person does on the page; the same command goes on.
+
+    For example
+      preferl annotate ask mine --model my_models:compare --limit 50
+      preferl annotate ask large --url https://models.example.org/compare --budget 5
+      preferl annotate ask mine --model my_models:compare --answered
+
+    Attributes:
+        name: of the model among the annotators; another model needs another name.
+        labels: where labels are.
+        model: module:function of two clips, a `ShownPair`, that returns the probability that the
+            first is preferred, None to decline, or a `ModelAnswer`.
+        url: or the endpoint of a model, to which pictures and texts are sent.
+        key_variable: environment variable that holds the key for this URL.
+        timeout: seconds that the URL may take to reply.
+        frames: pictures of each clip; 8 of 50 steps are a quarter of a second apart. With 0, only
+            numbers are shown, and clips need no videos.
+        both_orders: ask twice, with the clips exchanged, and decline where the answers differ.
+        answered: ask about pairs that others have answered, to compare the model with them.
+        limit: answers after which it stops.
+        budget: cost of all answers of this annotator that must not be passed.
+    """
+
+    name: Annotated[str, POSITIONAL]
+    labels: Labels = field(default_factory=StoreConfig)
+    model: str | None = None
+    url: str | None = None
+    key_variable: str | None = None
+    timeout: float = 60.0
+    frames: int = 8
+    both_orders: bool = False
+    answered: bool = False
+    limit: int | None = None
+    budget: float = inf
 
 
 @dataclass(frozen=True)
@@ -254,6 +296,62 @@ def annotate_render(config: RenderConfig) -> None:
         echo(f"{done.drawn:,} clips drawn{failed}.")
     elif config.parent is None:
         echo("There were no clips to draw.")
+
+
+def annotate_ask(config: AskConfig) -> None:
+    """Let a model answer pairs until none is left, and print what it answered."""
+    from preferl.store.model_annotator import ModelTally, model_answers
+
+    line = ProgressLine()
+    tally = ModelTally()
+    began = time.monotonic()
+    with opened(config.labels) as (store, project):
+        answers = model_answers(
+            store,
+            project,
+            config.name,
+            _pair_model(config),
+            frames=config.frames,
+            both_orders=config.both_orders,
+            answered=config.answered,
+            budget=config.budget,
+        )
+        total = config.limit or store.reports.open(project.id)
+        try:
+            with line.running():
+                for tally in islice(answers, config.limit):
+                    rate = 60 * tally.answers / (time.monotonic() - began)
+                    news = f"{rate:.0f} a minute, cost {tally.cost:g}"
+                    line("asking", tally.answers, total, news)
+        finally:
+            if tally.answers:
+                echo(
+                    f"{tally.answers:,} answers by {config.name}, version "
+                    f"{tally.version or 'unknown'}: {tally.declined:,} declined, of these "
+                    f"{tally.contradictions:,} that depended on the order; {tally.reused:,} known "
+                    f"from the same clips. Cost {tally.cost:g}, with earlier runs "
+                    f"{tally.total_cost:g}."
+                )
+        undrawn = store.progress(project.id).pairs_undrawn
+    if not tally.answers:
+        echo(f"No pair is left for {config.name}, within its budget.")
+    if config.frames and undrawn:
+        echo(f"{undrawn:,} pairs wait for videos: run `preferl annotate render --once`.")
+
+
+def _pair_model(config: AskConfig) -> "PairModel":
+    from preferl.store.http_model import HttpModel
+
+    if config.url is None and config.model is not None:
+        typed(config.model)
+        model: PairModel = named_object(config.model, "model")
+        return model
+    if config.url is None or config.model is not None:
+        raise ConfigError("model: expected one of --model and --url, got none or both.")
+    note("Pictures and texts of pairs are sent to this URL.")
+    name = config.key_variable
+    key = None if name is None else os.environ.get(name, "")
+    return HttpModel(config.url, key=key, timeout=config.timeout)
 
 
 def annotate_invite(config: InviteConfig) -> None:
@@ -873,6 +971,8 @@ def annotate_report(config: LabelReportConfig) -> None:
         numbers = _numbers(store, project, config.seed)
     echo(f"{numbers['project']['title']}: {numbers['project']['question']}")
     grids: tuple[Grid, ...] = (_progress(numbers), _agreement(numbers), people_table(numbers))
+    if numbers["models"]:
+        grids = (*grids, _models(numbers))
     if numbers["ratings"]["people"]:
         grids = (*grids, _ratings(numbers), _raters(numbers))
     for grid in grids:
@@ -890,7 +990,7 @@ def annotate_report(config: LabelReportConfig) -> None:
 
 def _numbers(store: "Store", project: "Project", seed: int) -> dict[str, Any]:
     """Return everything that the report shows, as plain numbers."""
-    from preferl.store.quality.agreement import agreement_report
+    from preferl.store.quality.agreement import agreement_report, agreement_with_people
     from preferl.store.quality.annotators import annotator_report
 
     votes = store.queries.votes(project.id)
@@ -910,6 +1010,7 @@ def _numbers(store: "Store", project: "Project", seed: int) -> dict[str, Any]:
             "checks": len(votes) - len(asked),
             "known_pairs": store.queries.count_known(project.id),
             "agreement": agreement_report(votes, rng),
+            "models": agreement_with_people(votes),
             "ratings": store.ratings.report(project.id, rng),
             "people": [person | {"trust": trust.get(str(person["name"]))} for person in people],
             "rewards": [{name: getattr(reward, name) for name in shown} for reward in rewards],
@@ -955,6 +1056,21 @@ def _agreement_rows(
     )
 
 
+def _models(numbers: dict[str, Any]) -> Grid:
+    rows = tuple(
+        (
+            str(model["name"]),
+            f"{model['queries']:,}",
+            _percent(model["agreement"]),
+            f"{model['low']:.0%} to {model['high']:.0%}",
+            cell(model["kappa"], ".2f"),
+        )
+        for model in numbers["models"]
+    )
+    heads = ("name", "pairs with people", "agree", "95 % interval", "kappa")
+    return "How models agree with people", rows, heads
+
+
 def _ratings(numbers: dict[str, Any]) -> Grid:
     ratings = numbers["ratings"]
     counts = (f"{count:,} of {value}" for value, count in enumerate(ratings["counts"], 1))
@@ -993,7 +1109,7 @@ def people_table(numbers: dict[str, Any]) -> Grid:
     heads = ("name", "answers", "seconds", *shares, "trust", "check")
     rows = [
         (
-            str(person["name"]),
+            f"{person['name']}{' (model)' if person['is_model'] else ''}",
             f"{person['answers']:,}",
             "–" if person["median_ms"] is None else f"{person['median_ms'] / 1000:.1f}",
             _percent(person["tie_rate"]),

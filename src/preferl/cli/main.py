@@ -39,6 +39,7 @@ COMMANDS: Final = {
     "annotate create": "cut recorded episodes into clips and queue pairs for people",
     "annotate serve": "serve the page on which people compare clips",
     "annotate render": "draw the clips of pending queries",
+    "annotate ask": "let a model answer pairs, by a function or a URL",
     "annotate invite": "print the personal link of somebody who answers",
     "annotate report": "show the progress of labels, agreement, and whose answers to check",
     "annotate export": "write all answers to a table, and the clips beside it",

@@ -158,6 +158,7 @@ class AnswersConfig(StoreConfig):
         labels: a folder of Uni-RLHF or Preference Transformer labels for them.
         combine: how several people's answers to one query become one; each leaves them apart, with
             who gave them.
+        annotators: whose answers in the store are used: everybody's, people's or models'.
         comparisons: or a run of `preferl online run`, or another folder of comparisons written by
             preferl.
         teacher: a scripted teacher that answers by the recorded rewards: a name such as oracle or
@@ -177,6 +178,7 @@ class AnswersConfig(StoreConfig):
     encoder: str | None = None
     labels: Path | None = None
     combine: Literal["mean", "majority", "dawid_skene", "each"] = "mean"
+    annotators: Literal["all", "people", "models"] = "all"
     comparisons: Path | None = None
     teacher: str | None = None
     queries: int | None = None
@@ -340,7 +342,10 @@ def _given(
         from preferl.store import StoredFeedback
 
         with opened(config) as (store, project):
-            return StoredFeedback(store, project.id, combine=config.combine).comparisons(), None
+            feedback = StoredFeedback(
+                store, project.id, combine=config.combine, annotators=config.annotators
+            )
+            return feedback.comparisons(), None
     if config.labels is None or episodes is None:
         return None, None
     length = config.length

@@ -14,6 +14,14 @@ if TYPE_CHECKING:
         distinct_clips as distinct_clips,
     )
     from preferl.store.feedback import StoredFeedback as StoredFeedback
+    from preferl.store.http_model import HttpModel as HttpModel
+    from preferl.store.model_annotator import (
+        ModelAnswer as ModelAnswer,
+        ModelTally as ModelTally,
+        PairModel as PairModel,
+        ShownPair as ShownPair,
+        model_answers as model_answers,
+    )
     from preferl.store.people import Invitation as Invitation
     from preferl.store.progress import Progress as Progress
     from preferl.store.projects import ProjectSettings as ProjectSettings

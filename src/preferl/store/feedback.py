@@ -3,24 +3,28 @@
 import shlex
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple, final
+from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
 
 from preferl.configs import without_password
 from preferl.data.comparisons import Comparisons
 from preferl.data.segments import Segments
-from preferl.errors import ConfigError, FeedbackError, require_in
+from preferl.errors import ConfigError, FeedbackError, require_in, require_one_of
 from preferl.feedback.instant import check_pairs
 from preferl.printing import get_logger
 from preferl.shapes import IntArray
 from preferl.store.people import LONGEST_NAME, is_name
 from preferl.store.progress import Totals
 from preferl.store.quality.aggregation import CombineMethod, combine_answers
+from preferl.store.quality.votes import Votes
 from preferl.store.queries import named_pairs
 from preferl.store.store import Store
 
 LOGGER = get_logger(__name__)
+
+AnnotatorKind = Literal["all", "people", "models"]
+"""Whose answers: of everybody, or of one kind of annotator."""
 
 POLL_SECONDS = 0.5
 
@@ -49,6 +53,7 @@ class StoredFeedback:
         combine: how several answers to one query become one preference and weight; `mean`
             averages them, and their number is its weight. `each` gives one comparison per
             answer with its annotator, as `RewardTrainerConfig.trust` needs.
+        annotators: whose answers count: those of `"all"`, of `"people"` or of `"models"`.
         patience: seconds that `ask` waits for its queries to be answered. 0, the default, does not
             wait; infinity waits for all answers, for loops that have no other experience. Once the
             project's budget of answers is used up, `ask` never waits, since nobody is asked.
@@ -84,6 +89,7 @@ class StoredFeedback:
         project: int | str | None = None,
         *,
         combine: CombineMethod = "mean",
+        annotators: AnnotatorKind = "all",
         patience: float = 0.0,
         ahead: int = 0,
         on_wait: Callable[[int], None] | None = None,
@@ -99,6 +105,8 @@ class StoredFeedback:
         self.store = store
         self.project = store.projects.only() if project is None else store.projects.get(project)
         self.combine = combine
+        require_one_of("annotators", annotators, AnnotatorKind)
+        self.annotators = annotators
         require_in("ahead", ahead, 0, float("inf"))
         self.patience = patience
         self.ahead = ahead
@@ -248,7 +256,7 @@ class StoredFeedback:
     @property
     def declined(self) -> int:
         """How many queries were answered only by people who could not tell."""
-        votes = self.store.queries.votes(self.project.id, purposes=["ask"])
+        votes = self._votes()
         _, preference, _ = combine_answers(votes, "mean")
         return int(np.isnan(preference).sum())
 
@@ -261,8 +269,15 @@ class StoredFeedback:
 
         return queue_widget(NotebookQueue(self.store, self.project, name))
 
-    def _read(self) -> Answered:
+    def _votes(self) -> Votes:
+        """Return the answers to learn from."""
         votes = self.store.queries.votes(self.project.id, purposes=["ask"])
+        if self.annotators == "all":
+            return votes
+        return votes[votes.by_model == (self.annotators == "models")]
+
+    def _read(self) -> Answered:
+        votes = self._votes()
         queries, preference, weight = combine_answers(votes, self.combine)
         decided = ~np.isnan(preference)
         each = self.combine == "each"

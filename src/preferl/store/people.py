@@ -1,5 +1,7 @@
 """People of a project: names, personal links, roles, sign-ins, and whether they may still answer.
 
+Models that answer as people do are among them, under names of their own and without a link.
+
 A link holds a random secret, of which the store keeps a digest only; whoever has the link is taken
 for the person. Names that look like `owner` are refused in every alphabet. The look-alike letters
 follow the skeletons of Unicode Technical Standard 39 (Unicode Security Mechanisms).
@@ -140,6 +142,21 @@ class People:
         require_in("hours", 1.0 if hours is None else hours, 1e-3, 24 * 3650)
         require_in("uses", 1 if uses is None else uses, 1, 1_000_000)
         return self._admit(project_id, name, role, secrets.token_urlsafe(24), hours, uses)
+
+    def model(self, project_id: int, name: str) -> Annotator:
+        """Return the model that answers under this name, which is new or a model's already.
+
+        A new one is added. Nobody gets a link to answer in its name.
+
+        Raises:
+            ConfigError: a person's name, or one that `invite` refuses.
+        """
+        refuse_owner(name)
+        existing = self._database.first(_named(project_id, tidy(name)))
+        if existing is not None and existing.is_model:
+            return existing
+        secret = secrets.token_urlsafe(24)
+        return self._admit(project_id, name, "annotator", secret, is_model=True).annotator
 
     def revoke(self, project_id: int, name: str) -> Annotator:
         """End the link of a person and all their sessions; a new invitation lets them in again.
@@ -289,6 +306,8 @@ class People:
         secret: str,
         hours: float | None = None,
         uses: int | None = None,
+        *,
+        is_model: bool = False,
     ) -> Invitation:
         if not is_name(name := tidy(name)):
             raise ConfigError(f"name: expected 1 to {LONGEST_NAME} letters, got {name[:100]!r}.")
@@ -301,8 +320,15 @@ class People:
                 annotator = session.scalar(_named(project_id, name))
                 at = clock(session)
                 if annotator is None:
-                    annotator = Annotator(project_id=project_id, name=name, created_at=at)
+                    annotator = Annotator(
+                        project_id=project_id, name=name, created_at=at, is_model=is_model
+                    )
                     session.add(annotator)
+                elif annotator.is_model != is_model:
+                    raise ConfigError(
+                        f"name: expected one that no {'person' if is_model else 'model'} has, got "
+                        f"{name!r}. Choose another one: people and models answer apart."
+                    )
                 annotator.role = role
                 annotator.disabled_at = None
                 annotator.link_uses = uses

@@ -134,19 +134,20 @@ class Queries:
 
         A reward learns from queries of the purpose `"ask"` alone.
         """
-        people = select(Annotator.id, Annotator.name).where(Annotator.project_id == project_id)
+        people = select(Annotator).where(Annotator.project_id == project_id).order_by(Annotator.id)
         with self._database.read() as session:
             rows = session.execute(_counted(project_id, purposes)).all()
             # Names are read after the answers, so that everybody who answered is among them.
-            names = dict(session.execute(people.order_by(Annotator.id)).all())
+            annotators = session.scalars(people).all()
             fps = session.get_one(Project, project_id).fps
         columns = np.array([*map(tuple, rows)], np.float64).reshape(-1, 9).T  # None is NaN
         query, annotator, preference, swapped, response, answered, known, repeat_of, steps = columns
         return Votes.of(
             query,
-            np.searchsorted([*names], annotator),
+            np.searchsorted([person.id for person in annotators], annotator),
             preference,
-            names=[*names.values()],
+            names=[person.name for person in annotators],
+            is_model=[person.is_model for person in annotators],
             swapped=swapped,
             response_ms=response,
             answered_at=answered,

@@ -90,13 +90,21 @@ class Queue:
         self._ranked = ranked
 
     def claim(
-        self, project_id: int, annotator_id: int, count: int = 2, *, undrawn: bool = False
+        self,
+        project_id: int,
+        annotator_id: int,
+        count: int = 2,
+        *,
+        undrawn: bool = False,
+        answered: bool = False,
     ) -> Claim:
         """Lease queries to a person until they hold `count`, and return all that they hold.
 
         Claiming again returns the same queries with the same sides, so that a page can be reloaded.
         With `undrawn`, queries without videos are leased, too, for programs that answer by the
-        numbers. Raises `FeedbackError` for a count out of range, or a person who may not answer.
+        numbers. With `answered`, queries are leased that others have answered, however many answers
+        they need, so that one more annotator can be compared with them. Raises `FeedbackError` for
+        a count out of range, or a person who may not answer.
         """
         if not 1 <= count <= MOST_AT_ONCE:
             raise FeedbackError(f"count: expected 1 to {MOST_AT_ONCE}, got {count}.")
@@ -107,7 +115,10 @@ class Queue:
             held = choice.renewed()
             if not choice.qualified():
                 return Claim("unqualified")
-            while len(held) < count and (lease := choice.next(undrawn=undrawn)) is not None:
+            while len(held) < count:
+                lease = choice.next(undrawn=undrawn, answered=answered)
+                if lease is None:
+                    break
                 held.append(lease)
             queries = tuple(_leased_query(lease, query) for lease, query in held)
             if not queries:
@@ -301,11 +312,14 @@ class _Choice:
         self.session.flush()
         return True
 
-    def next(self, *, undrawn: bool = False) -> tuple[Lease, Query] | None:
+    def next(self, *, undrawn: bool = False, answered: bool = False) -> tuple[Lease, Query] | None:
         """Lease one more query and return it; None if there is none for this person now."""
         if self._qualifying:
             early = self._count(statements.KNOWN_HAD) < self.project.qualification
             query = self._query(statements.UNSEEN_KNOWN) if early else None
+            return None if query is None else self._lease(query)
+        if answered:
+            query = self._query(statements.ANSWERED)
             return None if query is None else self._lease(query)
         for _ in range(CHANCES):
             query = (

@@ -80,6 +80,10 @@ TASK: Final = "task"
 """Where the detail of a query has what was to be done in its clips, which people read above."""
 
 
+MODEL: Final = "model"
+"""Where the detail of a model's answer has cost, version, and what it answered each time."""
+
+
 class Base(DeclarativeBase):
     """The tables, named as their classes; migrations find constraints by these names."""
 
@@ -150,9 +154,10 @@ class Clip(Base):
 
 
 class Annotator(Base):
-    """A person in a project; the secret of their link is kept as a digest only.
+    """A person or a model in a project; the secret of a link is kept as a digest only.
 
-    The link opens until `link_expires_at`, and `link_uses` times more; None sets no limit.
+    The link opens until `link_expires_at`, and `link_uses` times more; None sets no limit. Nobody
+    has the link of a model.
     """
 
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -165,6 +170,7 @@ class Annotator(Base):
     disabled_at: Mapped[float | None]
     link_expires_at: Mapped[float | None]
     link_uses: Mapped[int | None]
+    is_model: Mapped[bool] = mapped_column(default=False)
 
     __table_args__ = (UniqueConstraint("project_id", "name"), _one_of("role", get_args(Role)))
 

@@ -92,6 +92,13 @@ OPEN_SKIPPED: Final = _open(_answered("skip"), Query.ready.is_(True), order=(_la
 """The pairs skipped longest ago come first, so that all come round."""
 OPEN_UNDRAWN: Final = _open(~_answered("skip", *COUNTED))
 """Open queries with or without videos, for programs that answer by the numbers."""
+ANSWERED: Final = (
+    select(Query)
+    .where(*_ASKED, Query.needed < Query.quorum, ~_answered("skip", *COUNTED), ~HELD)
+    .order_by(Query.id)
+    .limit(1)
+)
+"""The oldest query that others have answered and this person has not."""
 LOCKED: Final = select(literal(1)).where(Query.id == QUERY).with_for_update(skip_locked=True)
 """1 once a query's row is locked; no row while another request chooses or answers the query."""
 OUT: Final = select(func.count()).where(

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -5,7 +6,13 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from preferl.data.sources.pickles import load_pickle
-from preferl.store.quality.agreement import agreement_of, agreement_report, krippendorff_alpha
+from preferl.statistics import wilson_interval
+from preferl.store.quality.agreement import (
+    agreement_of,
+    agreement_report,
+    agreement_with_people,
+    krippendorff_alpha,
+)
 from preferl.store.quality.votes import Votes
 
 NAN = np.nan
@@ -48,6 +55,23 @@ def load_stop_sign(folder):
         preference=first_wins.ravel(),
         repeat_of=np.where(judged == 1, pair, -1),
     )
+
+
+def test_models_agree_with_people_as_cohen_counts():
+    """Cohen's kappa by hand: 0.7 agree, and 0.5 would by chance."""
+    ann = np.array([1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 1.0, 1])
+    net = np.array([1, 1, 1, 1, 0, 0, 0, 0, 1, 1, NAN, -1])
+    bob = np.array([-1, -1, -1, -1, -1, -1, -1, -1, -1, 1, -1, -1])
+    votes = votes_of(np.stack([ann, net]))
+    votes = replace(votes, names=("ann", "net"), is_model=np.array([False, True]))
+    (net_alone,) = agreement_with_people(votes)
+    assert (net_alone.name, net_alone.queries, net_alone.agreement) == ("net", 10, 0.7)
+    assert (net_alone.low, net_alone.high) == wilson_interval(7, 10)
+    assert net_alone.kappa == pytest.approx((0.7 - 0.5) / (1 - 0.5))
+    assert agreement_report(votes, np.random.default_rng(0)).queries == 0, "one person alone"
+    votes = replace(votes_of(np.stack([ann, net, bob])), is_model=np.array([False, True, False]))
+    (shared,) = agreement_with_people(votes)  # half of the people agree on the last pair
+    assert shared.agreement == pytest.approx(0.75)
 
 
 def test_alpha_by_hand(rng):

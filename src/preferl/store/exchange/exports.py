@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Row, Select, case, select, union
+from sqlalchemy import Row, Select, case, select, union, update
 from sqlalchemy.orm import aliased
 
 from preferl.data.arrays import (
@@ -32,7 +32,7 @@ from preferl.store.feedback import StoredFeedback
 from preferl.store.people import require_name
 from preferl.store.quality.aggregation import CombineMethod
 from preferl.store.ratings import ratings_among
-from preferl.store.schema import COUNTED, Answer, Clip, Project, Query, Rating
+from preferl.store.schema import COUNTED, MODEL, Annotator, Answer, Clip, Project, Query, Rating
 from preferl.store.statements import LATEST
 from preferl.store.store import Store
 
@@ -210,6 +210,8 @@ def import_answers(
             for _, row in new
         ]
         table.add_answers(session, answers)
+        by_models = {row["annotator_id"] for row in answers if MODEL in (row["detail"] or {})}
+        session.execute(update(Annotator).where(Annotator.id.in_(by_models)).values(is_model=True))
     shown = {row[side] for _, row in rows for side in ("first_clip", "second_clip")}
     names = sorted({row["annotator"] for _, row in rows})
     return table.ImportReport(len(new), len(rows) - len(new), len(shown), tuple(names))

@@ -1,6 +1,7 @@
-"""How far people agree beyond chance.
+"""How far people agree beyond chance, and models with people.
 
 Krippendorff, "Content Analysis" (2004), chapter 11; the bootstrap is over queries (Efron 1979).
+Cohen, "A coefficient of agreement for nominal scales" (1960), for a model and people.
 """
 
 import math
@@ -10,6 +11,7 @@ from typing import Literal, final
 import numpy as np
 
 from preferl.shapes import FloatArray, IntArray
+from preferl.statistics import wilson_interval
 from preferl.store.quality.votes import Votes
 
 Scale = Literal["nominal", "ordinal"]
@@ -37,6 +39,22 @@ class AgreementReport:
     note: str = ""  # why there is no alpha, or nothing
 
 
+@final
+@dataclass(frozen=True)
+class ModelAgreement:
+    """Agreement of one model with people, about the queries that both answered.
+
+    Where several people answered a query, each of their answers counts by an equal share of it.
+    """
+
+    name: str
+    queries: int  # that the model and at least one person answered
+    agreement: float  # share of them in which the answers are the same; 0 without any
+    low: float  # lower end of its 95 % Wilson interval over queries
+    high: float  # upper end
+    kappa: float | None  # Cohen's, 1 for perfect agreement and 0 for chance; from 10 queries on
+
+
 def krippendorff_alpha(counts: IntArray, scale: Scale = "nominal") -> float:
     """Krippendorff's alpha of nominal or ordinal data, `counts` `[Q, C]` of each value per unit.
 
@@ -58,15 +76,55 @@ def agreement_report(
 ) -> AgreementReport:
     """Alpha with its interval, raw agreement, chance, and how much data they rest on.
 
-    Cannot-tell answers are missing values. Repeats are left out: they are not other people's.
+    Cannot-tell answers are missing values. Repeats are left out: they are not other people's. So
+    are models, which `agreement_with_people` compares.
     With 2000 resamples of the queries the ends of the interval are steady to about 0.01.
 
     >>> report = agreement_report(Votes.of([0, 0], [0, 1], [1, 1]), np.random.default_rng(0))
     >>> report.alpha, report.raw, report.note
     (None, 1.0, 'not enough data: 1 of at least 10 pairs with two answers')
     """
-    counts = votes.first_answers.counts_by_query()[1]
+    counts = votes[~votes.by_model].first_answers.counts_by_query()[1]
     return agreement_of(counts, rng, units="pairs with two answers", resamples=resamples)
+
+
+def agreement_with_people(votes: Votes) -> list[ModelAgreement]:
+    """Compare each model with people.
+
+    Cannot-tell answers are missing values, and repeats are left out, as in `agreement_report`.
+
+    >>> votes = Votes.of([0, 0, 1, 1], [0, 1, 0, 1], [1, 1, 0, 0], names=["Ann", "net"],
+    ...                  is_model=[False, True])
+    >>> (net,) = agreement_with_people(votes)
+    >>> net.name, net.queries, net.agreement, net.kappa
+    ('net', 2, 1.0, None)
+    """
+    votes = votes.first_answers
+    _, unit = np.unique(votes.query, return_inverse=True)
+    people = np.zeros((len(votes), 3))  # answers to each query by category, as shares
+    np.add.at(people, (unit[~votes.by_model], votes.category[~votes.by_model]), 1.0)
+    people /= np.maximum(people.sum(1, keepdims=True), 1)
+    agreements = []
+    for model in np.flatnonzero(votes.is_model):
+        rows = votes.annotator == model
+        together = np.zeros((3, 3))  # queries by the model's answer and by people's
+        np.add.at(together, votes.category[rows], people[unit[rows]])
+        queries = float(together.sum())
+        same = float(together.trace())
+        low, high = wilson_interval(same, queries)
+        chance = float(together.sum(0) @ together.sum(1)) / max(queries, 1)
+        is_enough = queries >= FEWEST_QUERIES and chance < queries
+        agreements.append(
+            ModelAgreement(
+                name=votes.names[model],
+                queries=round(queries),
+                agreement=same / max(queries, 1),
+                low=low,
+                high=high,
+                kappa=(same - chance) / (queries - chance) if is_enough else None,
+            )
+        )
+    return agreements
 
 
 def agreement_of(

@@ -148,6 +148,7 @@ class AnnotatorReport:
     """A row `[A]` for each annotator; shares and times are NaN where there is nothing to count."""
 
     names: tuple[str, ...]
+    is_model: BoolArray  # in contrast to people
     answers: IntArray  # all of them, cannot-tell and repeats included
     tie_rate: FloatArray  # ties among the answers that count
     cannot_tell_rate: FloatArray  # among all answers
@@ -229,6 +230,7 @@ def annotator_report(votes: Votes) -> AnnotatorReport:
     reasons = [[name for name, flag in flags.items() if flag[row]] for row in range(len(answers))]
     return AnnotatorReport(
         names=votes.names,
+        is_model=votes.is_model,
         answers=answers,
         tie_rate=_share(votes.tally(votes.category == EQUAL), counted),
         cannot_tell_rate=_share(answers - counted, answers),

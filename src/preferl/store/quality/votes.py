@@ -41,6 +41,7 @@ class Votes:
     known: FloatArray  # [R] the query's known right preference, NaN for most queries
     repeat_of: IntArray  # [R] the query that this one repeats, -1 for all but planned repeats
     names: tuple[str, ...]  # of the `A` annotators, all different
+    is_model: BoolArray  # [A] which annotators are models, in contrast to people
 
     def __post_init__(self) -> None:
         for name, column in self._columns().items():
@@ -83,12 +84,14 @@ class Votes:
         preference: Array | Sequence[float],
         *,
         names: Sequence[str] | None = None,
+        is_model: Sequence[bool] | None = None,
         **columns: Array,
     ) -> Self:
         """Make votes from some columns, converted to the types of `Votes`.
 
-        By default annotators are called `"0"`, `"1"` and so on, no clips are `swapped`, times and
-        known answers are NaN, `answered_at` is the order of the rows, and there are no repeats.
+        By default annotators are people called `"0"`, `"1"` and so on, no clips are `swapped`,
+        times and known answers are NaN, `answered_at` is the order of the rows, and there are no
+        repeats.
 
         >>> votes = Votes.of([0, 0, 1], [0, 1, 0], [1.0, 0.5, np.nan])
         >>> len(votes), votes.names, votes.category.tolist()
@@ -112,7 +115,8 @@ class Votes:
         arrays: dict[str, Any] = {
             name: np.asarray(column, types.get(name, np.float64)) for name, column in given.items()
         }
-        return cls(**arrays, names=tuple(names))
+        models = np.zeros(len(names), bool) if is_model is None else np.array(is_model, bool)
+        return cls(**arrays, names=tuple(names), is_model=models)
 
     def __len__(self) -> int:
         return len(self.query)
@@ -152,6 +156,11 @@ class Votes:
         return np.asarray(self.repeat_of >= 0)
 
     @property
+    def by_model(self) -> BoolArray:
+        """`[R]` true for answers of models."""
+        return self.is_model[self.annotator]
+
+    @property
     def first_answers(self) -> Self:
         """The answers that count, without repeats: who is asked again is not another person."""
         return self[self.counts & ~self.is_repeat]
@@ -181,7 +190,10 @@ class Votes:
         return repeats[found], originals[found]
 
     def _columns(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "names"}
+        about_annotators = ("names", "is_model")
+        return {
+            f.name: getattr(self, f.name) for f in fields(self) if f.name not in about_annotators
+        }
 
     def _keys(self, query: IntArray) -> IntArray:
         """`[R]` one number for each annotator and query."""

@@ -51,7 +51,8 @@ def upgrade() -> None:
         "annotator",
         *columns(
             "id int, project_id int, name text, role text, secret_hash text, created_at float,"
-            "qualified_at float?, disabled_at float?, link_expires_at float?, link_uses int?"
+            "qualified_at float?, disabled_at float?, link_expires_at float?, link_uses int?,"
+            "is_model bool"
         ),
         sa.PrimaryKeyConstraint("id"),
         refers("project_id", "project"),
