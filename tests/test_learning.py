@@ -40,13 +40,12 @@ def test_negated_answers_teach_it_to_hang():
     assert taught(seed=0, teacher=replace(preset_teacher(), error_rate=1.0)) < HANGING
 
 
-def test_random_answers_teach_no_reward():
+def test_random_answers_teach_no_reward(rng):
     """A reward of random answers has some direction, by chance upwards as often as downwards.
 
     So some of its agents stand, and it is many rewards together that have to know nothing.
     """
     config = from_json(OnlineConfig, load_preset("pendulum"))
-    rng = np.random.default_rng(0)
     env = gymnasium.make(config.env)
     policy = RandomPolicy(env.action_space, 0)
     experience, unseen = (record(policy, config.env, 2_000, seed=seed) for seed in (0, 1))

@@ -29,8 +29,8 @@ def test_video_holds_the_frames():
     np.testing.assert_allclose(pictures.mean((1, 2, 3)), ramp, atol=4)
 
 
-def test_frames_come_in_order_and_a_complete_one_often():
-    noise = np.random.default_rng(0).integers(0, 255, (25, 32, 32, 3), dtype=np.uint8)
+def test_frames_come_in_order_and_a_complete_one_often(rng):
+    noise = rng.integers(0, 255, (25, 32, 32, 3), dtype=np.uint8)
     with av.open(io.BytesIO(encode(noise, 10))) as container:
         (stream,) = container.streams.video
         packets = [p for p in container.demux(stream) if p.size]
@@ -72,8 +72,8 @@ def test_scaling_up_makes_a_square_of_each_pixel():
     np.testing.assert_allclose(middles, np.repeat(board[..., None], 3, -1), atol=8)
 
 
-def test_grey_is_shown_as_grey():
-    grey = np.random.default_rng(0).integers(0, 255, (3, 256, 256), dtype=np.uint8)
+def test_grey_is_shown_as_grey(rng):
+    grey = rng.integers(0, 255, (3, 256, 256), dtype=np.uint8)
     colour = np.repeat(grey[..., None], 3, -1)
     assert encode(grey, 5) == encode(grey[..., None], 5) == encode(colour, 5)
 

@@ -82,12 +82,11 @@ def test_shadows_and_mirrors_are_left_out():
     assert model.vis.quality.offsamples == 0
 
 
-def test_what_is_drawn_changes_nothing_that_happens():
+def test_what_is_drawn_changes_nothing_that_happens(rng):
     pytest.importorskip("mujoco")
     plain, usual = (make_registered("HalfCheetah-v5") for _ in range(2))
     draw_plainly(plain)
     draw_plainly(plain)  # twice is as once
-    rng = np.random.default_rng(0)
     for env in (plain, usual):
         env.reset(seed=0)
         env.unwrapped.data.qpos[0] = 39.9  # the floor of the model ends at 40

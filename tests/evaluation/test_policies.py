@@ -24,7 +24,7 @@ def test_random_policy_repeats_itself_and_leaves_the_space_alone():
     np.testing.assert_array_equal(space.sample(), expected)
 
 
-def test_pictures_are_turned_as_they_were():
+def test_pictures_are_turned_as_they_were(rng):
     space = spaces.Box(-1, 1, (3, 6, 5))  # channels first
 
     class Painter(gymnasium.Env):
@@ -33,7 +33,7 @@ def test_pictures_are_turned_as_they_were():
 
     env = VecNormalize(DummyVecEnv([Painter]))
     agent = PPO("MlpPolicy", env, n_steps=8, batch_size=8)
-    first = np.random.default_rng(0).normal(size=(4, 3, 6, 5)).astype(np.float32)
+    first = rng.normal(size=(4, 3, 6, 5)).astype(np.float32)
     acting = on_raw_observations(agent)
     np.testing.assert_array_equal(
         acting.predict(np.moveaxis(first, 1, -1), deterministic=True)[0],

@@ -114,8 +114,7 @@ def test_nothing_is_left_out_before_the_first_fit_or_by_a_reward_that_knows_too_
     assert AnswerFilter(beta=0.0)(given, FitContext(mostly_wrong, seen_by_none(1, 3))) is given
 
 
-def test_it_finds_most_wrong_answers_of_many():
-    rng = np.random.default_rng(0)
+def test_it_finds_most_wrong_answers_of_many(rng):
     logits = rng.normal(0, 3, 400)
     wrong = rng.random(400) < 0.3
     given = answers((1.0 * ((logits > 0) != wrong)).tolist())

@@ -24,10 +24,9 @@ def windows(count, base=0.0):
     return at(*(base + np.arange(2.0 * count)), length=2)
 
 
-def test_one_call_takes_the_segments_for_the_policy():
+def test_one_call_takes_the_segments_for_the_policy(rng):
     # Returns 1, 5, 9 and 13: the mean is 7, and a margin of 0.8 above 0 is 5.6.
     pairs = np.array([[0, 1], [0, 2], [3, 1]])
-    rng = np.random.default_rng(0)
     given = ask(windows(4), pairs, ScriptedTeacher.skip(margin=0.8), rng)
     assert given.pairs.shape == (2, 2)  # the first pair shows too little
     assert given.preference.tolist() == [0.0, 1.0]

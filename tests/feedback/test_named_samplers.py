@@ -30,9 +30,9 @@ def chosen(name, count, **parts):
 
 
 @pytest.mark.parametrize("name", SAMPLERS.names()[:1] + B_PREF[1:])
-def test_they_keep_the_contract_with_a_reward_and_before_there_is_one(name):
+def test_they_keep_the_contract_with_a_reward_and_before_there_is_one(rng, name):
     check_sampler(sampler(name, scores=None))
-    check_sampler(sampler(name, scores=np.random.default_rng(0).normal(size=(3, 4))), at(*PLACES))
+    check_sampler(sampler(name, scores=rng.normal(size=(3, 4))), at(*PLACES))
 
 
 def test_disagreement_and_entropy_are_opposites_here():
@@ -40,11 +40,11 @@ def test_disagreement_and_entropy_are_opposites_here():
     assert chosen("entropy", 3) == {frozenset({0, 1}), frozenset({0, 2}), frozenset({1, 2})}
 
 
-def test_disagreement_is_about_preferences_rather_than_scores():
+def test_disagreement_is_about_preferences_rather_than_scores(rng):
     # Logits of the pairs: 0 and 1 -10, -20; 1 and 2 9, 21; 0 and 2 -1, 1: the last is undecided.
     scores = np.array([[0.0, 10, 1], [0, 20, -1]])
     segments = at(0, 1, 2)
-    pairs = sampler("disagreement", scores)(segments, 1, np.random.default_rng(0))
+    pairs = sampler("disagreement", scores)(segments, 1, rng)
     assert set(pairs[0].tolist()) == {0, 2}
 
 

@@ -28,18 +28,18 @@ def test_binary_search_sorts_with_few_answers(seed):
     assert asked <= 3 * sum(np.ceil(np.log2(k + 1)) for k in range(1, 40))
 
 
-def test_equal_clips_share_a_place_and_a_declined_clip_has_none():
+def test_equal_clips_share_a_place_and_a_declined_clip_has_none(rng):
     numbers = np.array([[5, 7, 6, 7, 3, 0]])
-    lists = RankedLists(numbers, 100, np.random.default_rng(0))
+    lists = RankedLists(numbers, 100, rng)
     while len(pairs := lists.pairs()):
         lists.add(np.where((pairs == 3).any(1), np.nan, higher(pairs // 2)))
     assert lists.place.tolist() == [[1, 2, 2, 2, -1, 0]]
 
 
-def test_queries_are_shared_evenly_and_never_exceeded():
+def test_queries_are_shared_evenly_and_never_exceeded(rng):
     numbers = np.arange(60).reshape(3, 20)
     asked = []
-    lists = RankedLists(numbers, 20, np.random.default_rng(0))
+    lists = RankedLists(numbers, 20, rng)
     while len(pairs := lists.pairs()):
         lists.add(higher(pairs))
         asked.append(pairs)
@@ -56,8 +56,7 @@ def test_lists_without_an_answer_wait_and_the_others_grow_on():
     assert waiting.place.tolist() == [[1, 0, 2], [0, -1, -1]]
 
 
-def test_who_is_shown_first_is_tossed():
-    rng = np.random.default_rng(0)
+def test_who_is_shown_first_is_tossed(rng):
     lists = RankedLists(np.arange(400).reshape(1, 400), 1000, rng)
     first = []
     while len(pairs := lists.pairs()):

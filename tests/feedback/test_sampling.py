@@ -79,9 +79,9 @@ def test_the_same_window_drawn_twice_is_not_paired_with_itself(rng):
     assert distinct_windows(segments).tolist() == [0, 3]
 
 
-def test_one_window_is_too_few():
+def test_one_window_is_too_few(rng):
     with pytest.raises(FeedbackError, match=r"at least 2 different windows, got 1"):
-        UniformPairs()(windows(3, start=[2, 2, 2]), 1, np.random.default_rng(0))
+        UniformPairs()(windows(3, start=[2, 2, 2]), 1, rng)
 
 
 def disagreeing_about(row, calls=None):
@@ -267,8 +267,8 @@ def test_pixels_are_averaged_without_overflow():
     np.testing.assert_allclose(mean_observation(segments), np.full((1, 4), 200.0))
 
 
-def test_pictures_on_disk_are_averaged_as_those_in_memory(tmp_path):
-    pictures = np.random.default_rng(0).integers(0, 255, (9, 40, 40), np.uint8)
+def test_pictures_on_disk_are_averaged_as_those_in_memory(rng, tmp_path):
+    pictures = rng.integers(0, 255, (9, 40, 40), np.uint8)
     blocks = pictures, np.zeros((9, 1)), np.zeros(9)
     segments = Segments(*blocks, np.array([0, 3, 6]), np.array([3, 3, 2]), 3)
     save_segments(tmp_path / "clips", segments)
@@ -277,11 +277,11 @@ def test_pictures_on_disk_are_averaged_as_those_in_memory(tmp_path):
     np.testing.assert_allclose(mean_observation(on_disk), mean_observation(segments)[[2, 0]])
 
 
-def test_each_pair_taken_is_the_farthest_from_those_before():
+def test_each_pair_taken_is_the_farthest_from_those_before(rng):
     # Pairs of equal clips at 0, 1, 10 and 4: from 0 the farthest is 10, then 4, then 1.
     segments = at(0, 1, 10, 4, 0, 1, 10, 4)
     sampler = CoveringPairs(offering([[0, 4], [1, 5], [2, 6], [3, 7]]))
-    pairs = sampler(segments, 4, np.random.default_rng(0))
+    pairs = sampler(segments, 4, rng)
     assert pairs[:, 0].tolist() == [0, 2, 3, 1]
 
 
@@ -299,10 +299,10 @@ def test_greedy_picks_match_a_search_over_all_distances(rng):
     assert farthest_first(points, 10, np.full(30, np.inf)).tolist() == expected
 
 
-def test_a_pair_the_other_way_round_is_no_news():
+def test_a_pair_the_other_way_round_is_no_news(rng):
     segments = at(0, 10, 0, 10, 5, 6)
     sampler = CoveringPairs(offering([[0, 1], [3, 2], [4, 5]]))
-    assert sampler(segments, 2, np.random.default_rng(0)).tolist() == [[0, 1], [4, 5]]
+    assert sampler(segments, 2, rng).tolist() == [[0, 1], [4, 5]]
 
 
 def test_none_is_taken_twice_even_where_all_coincide(rng):
@@ -333,11 +333,9 @@ def test_a_feedback_without_answers_has_nothing_to_keep_away_from(
 
 
 @pytest.mark.parametrize("features", [np.zeros((3, 1)), np.zeros(4), np.full((4, 1), np.inf)])
-def test_features_that_cannot_be_used_are_refused(features):
+def test_features_that_cannot_be_used_are_refused(rng, features):
     with pytest.raises(FeedbackError, match=r"features.*\[4, F\]"):
-        CoveringPairs(features=lambda segments: features)(
-            at(0, 1, 2, 3), 2, np.random.default_rng(0)
-        )
+        CoveringPairs(features=lambda segments: features)(at(0, 1, 2, 3), 2, rng)
 
 
 def test_too_few_candidates_are_refused(rng):

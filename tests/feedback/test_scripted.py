@@ -257,11 +257,11 @@ def test_settings_out_of_range_are_named(name, value):
         ScriptedTeacher(**{name: value})
 
 
-def test_clips_that_are_no_pairs_are_refused():
+def test_clips_that_are_no_pairs_are_refused(rng):
     with pytest.raises(FeedbackError, match=r"\[P, 2, L\]"):
-        ScriptedTeacher()(clips([[1.0, 2.0]]), np.random.default_rng(0))
+        ScriptedTeacher()(clips([[1.0, 2.0]]), rng)
 
 
-def test_rewards_that_are_no_numbers_are_refused():
+def test_rewards_that_are_no_numbers_are_refused(rng):
     with pytest.raises(FeedbackError, match="finite"):
-        ScriptedTeacher()(clips([[[1.0], [NAN]]]), np.random.default_rng(0))
+        ScriptedTeacher()(clips([[[1.0], [NAN]]]), rng)

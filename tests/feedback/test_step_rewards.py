@@ -103,9 +103,9 @@ def test_environments_give_them_as_rewards(reward, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("reward", [torque, oracle(torque)], ids=["function", "oracle"])
-def test_learners_use_them_and_relabel_their_replay_buffer(reward):
+def test_learners_use_them_and_relabel_their_replay_buffer(rng, reward):
     agent = SAC("MlpPolicy", make_vec_env(pendulum, 1, seed=0), learning_starts=10_000)
-    learner = SB3Learner(agent, total_steps=60, rng=np.random.default_rng(0))
+    learner = SB3Learner(agent, total_steps=60, rng=rng)
     learner.learn(30)
     learner.set_reward(reward)
     buffer = agent.replay_buffer

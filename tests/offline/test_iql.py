@@ -118,8 +118,8 @@ def close(got, expected, name):
 
 
 @pytest.mark.slow
-def test_learned_values_beat_cloning_and_other_rewards_do_not():
-    episodes = mixed_episodes(np.random.default_rng(0))
+def test_learned_values_beat_cloning_and_other_rewards_do_not(rng):
+    episodes = mixed_episodes(rng)
     conditions = {"true": 1.0, "none": 0.0, "negated": -1.0}
     rewards = np.stack([episodes.rewards * factor for factor in conditions.values()])
     shape = {"hidden": (64, 64), "learning_rate": 1e-3}

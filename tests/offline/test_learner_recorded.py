@@ -42,7 +42,7 @@ def on_gpu(part):
 
 
 @pytest.mark.parametrize("kind", LEARNERS, ids=lambda kind: kind.__name__)
-def test_updates_from_the_same_minibatches_are_the_same(kind):
+def test_updates_from_the_same_minibatches_are_the_same(rng, kind):
     seeds = [0, 1, 2]
     steps = Transitions.of(EPISODES)
     here, there = (
@@ -50,7 +50,7 @@ def test_updates_from_the_same_minibatches_are_the_same(kind):
         for device in ("cpu", "cuda")
     )
     if kind in (CPL, IPL):
-        comparisons = make_comparisons(np.random.default_rng(0))
+        comparisons = make_comparisons(rng)
         for learner in (here, there):
             learner.set_answers(comparisons)
         there._pairs = _moved(here._pairs)

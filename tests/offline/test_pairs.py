@@ -106,8 +106,7 @@ def test_learning_needs_comparisons(rng, tmp_path):
 @pytest.mark.parametrize(
     ("kind", "settings", "steps"), [(CPL, CPLConfig, 2000), (IPL, IPLConfig, 3000)]
 )
-def test_answers_teach_and_their_controls_do_not(kind, settings, steps):
-    rng = np.random.default_rng(0)
+def test_answers_teach_and_their_controls_do_not(rng, kind, settings, steps):
     episodes = mixed_episodes(rng)
     comparisons = sample_comparisons(episodes, 500, 10, ScriptedTeacher.oracle(), rng)
     given = comparisons.preference

@@ -26,12 +26,12 @@ def by_hand(weight, bias, observations):
     return (unit + 1) / 2 * (WIDE.high - WIDE.low) + WIDE.low
 
 
-def test_mean_actions_are_scaled_to_the_space():
+def test_mean_actions_are_scaled_to_the_space(rng):
     weight = torch.tensor([[1.0, 0, 0], [0, -2.0, 0]])
     bias = torch.tensor([0.0, 0.5])
     parameters = {"weight_0": weight, "bias_0": bias, "log_std": torch.zeros(2)}
     policy = OfflinePolicy(SEEN, WIDE, parameters)
-    observations = np.random.default_rng(0).normal(size=(6, 3))
+    observations = rng.normal(size=(6, 3))
     actions, state = policy.predict(observations, state="kept")
     expected = by_hand(weight, bias, observations)
     np.testing.assert_allclose(actions, expected, atol=1e-5)

@@ -70,21 +70,20 @@ def test_what_is_wrong_with_a_teacher_is_reported(teacher, words):
         check_teacher(teacher)
 
 
-def test_teachers_of_other_observations_are_checked_with_segments_of_these():
+def test_teachers_of_other_observations_are_checked_with_segments_of_these(rng):
     def upright(clips, rng):
         heights = np.where(clips.mask, clips.observations["at"][..., 0], 0).sum(-1)
         return np.asarray(heights[:, 0] > heights[:, 1], np.float64)
 
     space = spaces.Dict({"at": spaces.Box(-1, 1, (2,)), "mode": spaces.Discrete(3)})
-    rng = np.random.default_rng(0)
     episodes = make_episodes(rng, [20, 3], space, spaces.Box(-1, 1, (2,)))
     check_teacher(upright, sample_segments(episodes, 8, 5, rng, short="pad"))
     with pytest.raises(FeedbackError, match=r"upright: .*made-up clips.*pass segments of your env"):
         check_teacher(upright)
 
 
-def test_people_need_not_repeat_themselves():
-    check_teacher(own_dice(np.random.default_rng(0)), repeatable=False)
+def test_people_need_not_repeat_themselves(rng):
+    check_teacher(own_dice(rng), repeatable=False)
 
 
 def test_samplers_that_keep_the_contract_pass():

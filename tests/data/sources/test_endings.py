@@ -129,8 +129,8 @@ def test_an_end_that_nobody_marked_is_warned_of(tmp_path):
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.int64, np.uint8])
-def test_rows_in_another_order_are_refused(tmp_path, kind):
-    order = np.random.default_rng(0).permutation(200)
+def test_rows_in_another_order_are_refused(rng, tmp_path, kind):
+    order = rng.permutation(200)
     seen = np.arange(200)[:, None].astype(kind)
     changes = {"observations": seen[order], "next_observations": (seen + 1)[order]}
     with pytest.raises(DataError, match=r"next_observations.*Put the rows in the order of time"):

@@ -133,10 +133,10 @@ def _frames(count):
 
 
 @pytest.mark.parametrize("nested", [False, True])
-def test_packed_pictures(nested):
+def test_packed_pictures(rng, nested):
     pictures = gym.spaces.Box(0, 255, (32, 32, 3), np.uint8)
     frames = _frames(21)
-    frames[3] = np.random.default_rng(0).integers(0, 255, (32, 32, 3))  # of another length in JPEG
+    frames[3] = rng.integers(0, 255, (32, 32, 3))  # of another length in JPEG
     space = gym.spaces.Dict({"eye": pictures, "arm": BOX}) if nested else pictures
     seen = {"eye": frames, "arm": np.zeros((21, 2))} if nested else frames
     dataset = _create([_buffer(20, seen, np.zeros((20, 2)))], space, BOX)

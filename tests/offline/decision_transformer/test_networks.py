@@ -84,10 +84,9 @@ def test_padding_teaches_critics_nothing(critics, batch):
 
 
 @pytest.mark.slow
-def test_it_finds_better_actions_than_were_recorded():
+def test_it_finds_better_actions_than_were_recorded(rng):
     pytest.importorskip("transformers")
     world = PointWorld()
-    rng = np.random.default_rng(0)
     episodes = point_walks(rng, rng.uniform(-1, 1, (200, 20, 2)).astype(np.float32))
     config = DTConfig(context=5, width=32, layers=1, learning_rate=1e-3, dropout=0.0)
     means = {}

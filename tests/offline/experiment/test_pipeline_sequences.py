@@ -85,13 +85,13 @@ def test_each_condition_goes_by_the_reward_it_learned_from(finished, rng):
 
 
 @pytest.mark.slow
-def test_pictures_and_choices_by_a_reward_that_was_fitted_before(tmp_path):
+def test_pictures_and_choices_by_a_reward_that_was_fitted_before(rng, tmp_path):
     """Cloning knows neither, and is left out."""
     dot = MovingDot(length=6)
     name = "MovingDotOfSequences-v0"
     spaces = dot.observation_space, dot.action_space
     save_reward(tmp_path / "reward", RewardFunction(CNNReward(*spaces, seed=0)))
-    episodes = make_episodes(np.random.default_rng(0), [6, 6, 6], *spaces)
+    episodes = make_episodes(rng, [6, 6, 6], *spaces)
     save_episodes(tmp_path / "episodes", episodes)
     gymnasium.register(name, lambda **how: MovingDot(length=6, **how), disable_env_checker=True)
     try:

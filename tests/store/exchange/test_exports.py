@@ -267,12 +267,11 @@ def test_clips_that_were_tampered_with_are_refused(store, lively, elsewhere, tmp
 
 @pytest.mark.slow
 @pytest.mark.nightly
-def test_a_hundred_thousand_answers_in_bounded_memory(tmp_path):
+def test_a_hundred_thousand_answers_in_bounded_memory(rng, tmp_path):
     import resource
 
     from preferl.store.exchange import answer_table
 
-    rng = np.random.default_rng(0)
     with Store.open(tmp_path / "store") as store:
         project = store.projects.create("dots").id
         pairs = rng.permuted(np.tile(np.arange(500), (40, 1)), axis=1).reshape(-1, 2)

@@ -171,7 +171,7 @@ KRIPPENDORFF = """
 """The reliability data of "Computing Krippendorff's Alpha-Reliability" (2011): four observers."""
 
 
-def test_alpha_of_the_published_example():
+def test_alpha_of_the_published_example(rng):
     values = np.array([[0 if v == "." else int(v) for v in line.split()]
                        for line in KRIPPENDORFF.split("\n") if line])  # fmt: skip
     counts = (values[:, :, None] == np.arange(1, 6)).sum(0)
@@ -179,6 +179,6 @@ def test_alpha_of_the_published_example():
     assert round(krippendorff_alpha(counts, "ordinal"), 3) == 0.815
     units = [[int(value) for value in unit if value] for unit in values.T]
     assert plain_alpha(units) == pytest.approx(krippendorff_alpha(counts), abs=1e-12)
-    report = agreement_of(counts, np.random.default_rng(0), units="clips", scale="ordinal")
+    report = agreement_of(counts, rng, units="clips", scale="ordinal")
     assert report.low < report.alpha < 1
     assert report.queries == 11, "with two values or more"

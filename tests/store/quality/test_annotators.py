@@ -196,8 +196,8 @@ def test_a_careful_crowd_is_left_alone():
     assert flag_rates([0, 0, 0, 0, 0], config=config).mean() <= 0.02
 
 
-def test_contrary_answers_are_worse_than_random():
-    crowd = simulate_crowd(np.zeros(4), np.random.default_rng(0))
+def test_contrary_answers_are_worse_than_random(rng):
+    crowd = simulate_crowd(np.zeros(4), rng)
     votes = crowd.votes
     contrary = np.where(votes.annotator == 1, 1 - votes.preference, votes.preference)
     columns = {name: getattr(votes, name) for name in Votes.__dataclass_fields__}
@@ -206,8 +206,7 @@ def test_contrary_answers_are_worse_than_random():
     assert result.share[1] > 1
 
 
-def test_two_who_disagree_cannot_be_distinguished():
-    rng = np.random.default_rng(0)
+def test_two_who_disagree_cannot_be_distinguished(rng):
     config = CrowdConfig(quorum=2, known_share=0, repeat_share=0)
     result = estimate_carelessness(simulate_crowd(np.array([0, 0.5]), rng, config).votes)
     assert not result.flagged.any()
