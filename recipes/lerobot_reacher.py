@@ -8,8 +8,11 @@ target, one from actions and features of a frozen encoder of the size of DINOv2'
 weights are random as no trained ones are at hand, one from actions alone, a random reward, and the
 negated one. Rows that the table has are not made again.
 
+Do ratings replace answers? Half of the answers alone, and half of them beside 28 ratings of whole
+episodes from 1 to 5, by the fifth of the true returns in which an episode lies.
+
     PREFERL_SHARED=../shared python recipes/lerobot_reacher.py [--seeds 0 1 2 3 4] [--smoke]
-        [--tables FOLDER]
+        [--features observation.state] [--tables FOLDER]
 
 `--tables` keeps the progress of all frames by each reward. `benchmarks/lerobot_weights.py` shows
 how LeRobot weighs frames by it.
@@ -28,7 +31,7 @@ import numpy as np
 import torch
 from result_tables import keep, read
 
-from preferl.data import Episodes
+from preferl.data import Episodes, Ratings, whole_episodes
 from preferl.data.frame_tables import FrameRewards
 from preferl.data.sources import open_lerobot
 from preferl.evaluation import evaluate_reward
@@ -56,6 +59,7 @@ FIT = 28
 """Episodes whose clips are compared."""
 
 ANSWERS = 300
+HALF = ANSWERS // 2
 CHUNK = 10  # frames of a policy's action chunk
 FRAMES = 25
 TABLE = np.s_[:, 24:76, 10:86]
@@ -72,6 +76,9 @@ PRESETS = {
     FROZEN: reward_preset("mlp"),
     ACTIONS: reward_preset("mlp"),
 }
+EPOCHS_OF_HALF = {CAMERA: 20, STATE: 100}
+"""Passes over fewer answers: of pictures, as many updates as with all answers; of states, enough
+for the loss on out-of-bag answers to choose one, as on seeds 100 to 105."""
 
 
 def episodes_of(feature: str, layers: int = 12) -> Episodes:
@@ -130,11 +137,28 @@ def _contrasted(pictures: np.ndarray, background: np.ndarray) -> np.ndarray:
     return np.clip(128 + difference, 0, 255).round().astype(np.uint8)
 
 
+def ratings_of(episodes: Episodes) -> Ratings:
+    """Rate whole episodes by the fifth of the true returns in which each lies."""
+    count = len(episodes)
+    rank = episodes.returns.argsort().argsort()
+    return Ratings(
+        segments=whole_episodes(episodes),
+        clip=np.arange(count),
+        annotator=np.zeros(count, np.int64),
+        rating=1.0 + rank * 5 // count,
+        outcome=np.full(count, np.nan),
+        rated_at=np.zeros(count),
+    )
+
+
 def rows_of(
+    condition: str,
     feature: str,
     seed: int,
     preset: RewardPreset,
     answers: int,
+    *,
+    rated: bool = False,
     tables: Path | None = None,
     layers: int = 12,
 ) -> list[dict[str, object]]:
@@ -144,15 +168,16 @@ def rows_of(
     fitted, unseen = episodes[np.sort(order[:FIT])], episodes[np.sort(order[FIT:])]
     rng = np.random.default_rng([seed, 1])
     teacher = ScriptedTeacher.oracle()
-    comparisons = sample_comparisons(fitted, answers, FRAMES, teacher, rng)
+    comparisons = sample_comparisons(fitted, ANSWERS, FRAMES, teacher, rng)[:answers]
     held_out = sample_comparisons(unseen, 500, FRAMES, teacher, rng)
     began = time.process_time()
     spaces = infer_spaces(episodes.observations, episodes.actions)
-    model, report = preset.fit(comparisons, *spaces, seed=seed)
+    ratings = ratings_of(fitted) if rated else None
+    model, report = preset.fit(comparisons, *spaces, ratings=ratings, seed=seed)
     seconds = time.process_time() - began
     learned = agent_reward(model, report.likelihood, fitted)
-    rewards = {CONDITIONS[feature]: learned}
-    if feature == CAMERA:
+    rewards = {condition: learned}
+    if condition == CONDITIONS[CAMERA]:
         controls = control_rewards(learned, seed)
         rewards |= {name: controls[name] for name in ("random", "negated")}
     if tables is not None:
@@ -174,33 +199,58 @@ def rows_of(
     ]
 
 
+def conditions_of(features: list[str]) -> list[tuple[str, int, bool]]:
+    """Return feature, number of answers and whether episodes are rated, of each fit."""
+    fewer = [feature for feature in features if feature in EPOCHS_OF_HALF]
+    return [
+        *((feature, ANSWERS, False) for feature in features),
+        *((feature, HALF, rated) for rated in (True, False) for feature in fewer),
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
+    parser.add_argument("--features", nargs="+", default=[*PRESETS], choices=[*PRESETS])
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--tables", type=Path, help="folder for progress of all frames")
     parser.add_argument("--smoke", action="store_true", help="seconds; learns nothing")
     options = parser.parse_args()
     torch.set_num_threads(1)
     presets = dict(PRESETS)
-    answers = ANSWERS
     if options.smoke:
         options.seeds = options.seeds[:1]
-        answers = 4
         short = replace(TRAINER, epochs=1)
         presets = {name: replace(preset, trainer=short) for name, preset in PRESETS.items()}
-    for seed in options.seeds:
-        for feature, preset in presets.items():
-            name = CONDITIONS[feature]
+    layers = 1 if options.smoke else 12
+    names = []
+    for feature, answers, rated in conditions_of(options.features):
+        name = CONDITIONS[feature]
+        if answers < ANSWERS:
+            name += f", {answers} answers" + (f" and {FIT} ratings" if rated else "")
+        names.append(name)
+        preset = presets[feature]
+        if answers < ANSWERS and not options.smoke:
+            trainer = replace(preset.trainer, epochs=EPOCHS_OF_HALF[feature])
+            preset = replace(preset, trainer=trainer)
+        for seed in options.seeds:
             there = {(row["condition"], row["seed"]) for row in read(options.out)}
             if (name, str(seed)) in there and not options.smoke:
                 continue
-            layers = 1 if options.smoke else 12
-            rows = rows_of(feature, seed, preset, answers, options.tables, layers)
+            rows = rows_of(
+                name,
+                feature,
+                seed,
+                preset,
+                4 if options.smoke else answers,
+                rated=rated,
+                tables=options.tables if answers == ANSWERS else None,
+                layers=layers,
+            )
             print(*rows, sep="\n", flush=True)
             if not options.smoke:
                 keep(options.out, rows, ("condition", "seed"))
-    for name in (*CONDITIONS.values(), "random", "negated"):
+    for name in (*names, "random", "negated"):
         values = [float(r["spearman"]) for r in read(options.out) if r["condition"] == name]
         if values:
             deviation = np.std(values, ddof=min(1, len(values) - 1))

@@ -1,5 +1,6 @@
 """What those see and change by HTTP who run a study."""
 
+import csv
 import gc
 import re
 import tempfile
@@ -121,6 +122,19 @@ def test_answers_are_exported(study, ann, owner):
         assert f'filename="door-answers.{kind}"' in reply.headers["content-disposition"]
     assert len(reply.text.strip().splitlines()) == 2
     assert owner.get("/admin/export/pickle").status_code == 422
+
+
+def test_ratings_are_exported_where_people_may_rate(study, ann, owner):
+    study.ask(1)
+    assert "rows=ratings" not in owner.get("/admin").text
+    study.store.projects.update(study.project.id, ratings=True)
+    clip = claim(ann)["queries"][0]["left"].split("/")[-1].removesuffix(".mp4")
+    ann.post("/api/rate", json={"clip": clip, "key": "a-rating-by-ann-1", "rating": 4})
+    assert "/admin/export/csv?rows=ratings" in owner.get("/admin").text
+    reply = owner.get("/admin/export/csv?rows=ratings")
+    assert 'filename="door-ratings.csv"' in reply.headers["content-disposition"]
+    (row,) = csv.DictReader(reply.text.splitlines())
+    assert (row["clip"], row["rating"], row["annotator"]) == (clip, "4", "Ann")
 
 
 def test_nothing_is_left_of_an_export(owner, tmp_path, monkeypatch):

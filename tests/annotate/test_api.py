@@ -61,7 +61,7 @@ def test_answering_in_one_round_trip(study, ann):
     first = claim(ann)
     assert first["state"] == "ready"
     assert len(first["queries"]) == 2
-    nothing_more = {"token", "left", "right", "task", "said"}  # nothing gives its purpose away
+    nothing_more = {"token", "left", "right", "task", "rated"}  # nothing gives its purpose away
     assert set(first["queries"][0]) == nothing_more
     token = first["queries"][0]["token"]
     shown = {"loops": 1, "speed": 1.5, "steps": 2}
@@ -257,12 +257,12 @@ def test_clips_are_rated_once_for_each_key_and_undone(study, ann):
     study.ask(2)
     query = claim(ann)["queries"][0]
     clip = query["left"].split("/")[-1].removesuffix(".mp4")
-    assert query["said"] == {}
+    assert query["rated"] == {}
     said = {"clip": clip, "rating": 4, "outcome": "success"}
     first = ann.post("/api/rate", json=said | {"key": "rate-" + KEY}).json()
     again = ann.post("/api/rate", json=said | {"key": "rate-" + KEY, "rating": 1}).json()
     assert (first["new"], again["new"], again["rating"]) == (True, False, 4)
-    assert claim(ann)["queries"][0]["said"] == {clip: {"rating": 4, "outcome": "success"}}
+    assert claim(ann)["queries"][0]["rated"] == {clip: {"rating": 4, "outcome": "success"}}
     undone = ann.post("/api/unrate", json={"key": "undo-" + KEY}).json()
     assert (undone["clip"], undone["rating"], undone["outcome"]) == (clip, None, None)
     assert ann.post("/api/unrate", json={"key": "more-" + KEY}).json() == {"clip": None}

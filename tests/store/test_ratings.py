@@ -1,14 +1,30 @@
 """Ratings and outcomes: on disk once acknowledged, changed, undone and sent twice."""
 
+import subprocess
+import sys
 from functools import partial
 
 import numpy as np
 import pytest
+from sqlalchemy import select
 
 from helpers.numbered_videos import random_segments
 from helpers.queue_steps import answer_next, at_once
 from preferl.errors import ConfigError, FeedbackError
+from preferl.store.schema import Rating
 from preferl.store.store import Store
+
+RATER = """
+import sys
+from preferl.store.store import Store
+url, files, project, person, *clips = sys.argv[1:]
+with Store.open(url, files) as store:
+    for number in range(100_000):
+        clip = clips[number % len(clips)]
+        rating = 1 + number % 5
+        store.ratings.rate(int(project), int(person), clip, f"key-{number:06}", rating=rating)
+        print(number, flush=True)
+"""
 
 
 @pytest.fixture
@@ -21,7 +37,7 @@ def rated(store):
     return project.id, ann, bo, clips
 
 
-def said(store, person, clips):
+def current_ratings(store, person, clips):
     rows = store.ratings.of_person(person, clips)
     return {clip: (row.rating, row.outcome) for clip, row in rows.items()}
 
@@ -32,8 +48,8 @@ def test_the_latest_row_counts_and_all_stay(store, rated):
     assert rate(project, ann, clip, "key-00001", rating=2).new
     rate(project, ann, clip, "key-00002", rating=4, outcome="success")
     rate(project, bo, clip, "key-00003", outcome="failure")
-    assert said(store, ann, [clip, other]) == {clip: (4, "success")}
-    assert said(store, bo, [clip]) == {clip: (None, "failure")}
+    assert current_ratings(store, ann, [clip, other]) == {clip: (4, "success")}
+    assert current_ratings(store, bo, [clip]) == {clip: (None, "failure")}
     again = rate(project, ann, clip, "key-00001", rating=5)
     assert (again.new, again.rating) == (False, 2), "sending it again writes nothing"
     rate(project, ann, clip, "key-00004")  # takes all back
@@ -42,7 +58,23 @@ def test_the_latest_row_counts_and_all_stay(store, rated):
     ]
     url = store.database.url.render_as_string(hide_password=False)
     with Store.open(url, store.files) as reopened:
-        assert said(reopened, ann, [clip]) == {clip: (None, None)}
+        assert current_ratings(reopened, ann, [clip]) == {clip: (None, None)}
+
+
+def test_a_killed_stream_of_ratings_loses_none_that_was_acknowledged(store, rated):
+    project, ann, _, clips = rated
+    url = store.database.url.render_as_string(hide_password=False)
+    command = [sys.executable, "-c", RATER, url, str(store.files), str(project), str(ann), *clips]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as rater:
+        for _ in range(40):
+            rater.stdout.readline()
+        rater.kill()
+        acknowledged = 40 + len(rater.stdout.read().splitlines())
+    rows = store.database.all(select(Rating).order_by(Rating.id))
+    assert acknowledged <= len(rows) <= acknowledged + 1, "one more may be on its way"
+    assert [(row.key, row.clip_id, row.rating) for row in rows] == [
+        (f"key-{number:06}", clips[number % 4], 1 + number % 5) for number in range(len(rows))
+    ]
 
 
 def test_changes_are_undone_one_by_one(store, rated):
@@ -59,8 +91,8 @@ def test_changes_are_undone_one_by_one(store, rated):
     assert store.ratings.undo(project, ann, "undo-0003").rating == 2
     assert store.ratings.undo(project, ann, "undo-0004").rating is None
     assert store.ratings.undo(project, ann, "undo-0005") is None
-    assert said(store, ann, [clip, other]) == {clip: (None, None), other: (None, None)}
-    assert said(store, bo, [clip]) == {clip: (1, None)}
+    assert current_ratings(store, ann, [clip, other]) == {clip: (None, None), other: (None, None)}
+    assert current_ratings(store, bo, [clip]) == {clip: (1, None)}
 
 
 def test_what_means_nothing_is_refused(store, rated):

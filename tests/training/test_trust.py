@@ -79,16 +79,16 @@ def begun(*annotators):
 
 def test_trust_multiplies_log_odds_and_gets_their_gradient():
     trust = begun(0, 1)
-    trust.restore({"value": torch.tensor([-2.0, 0.5]), "moments": {}})
+    trust.numbers.restore({"value": torch.tensor([-2.0, 0.5]), "moments": {}})
     by = trust.of(rows(1, -1, 0, 7))
     assert by.tolist() == [0.5, 1, -2, 1], "nobody in particular and newcomers have 1"
     preference_loss(trust.of(rows(0)), torch.ones(1)).backward()
-    assert trust._value.grad.tolist() == pytest.approx([-0.8808, 0], abs=1e-4)
+    assert trust.numbers.value.grad.tolist() == pytest.approx([-0.8808, 0], abs=1e-4)
 
 
 def test_a_step_follows_the_answers_and_the_prior():
     trust = begun(0, 1, 1)
-    trust.restore({"value": torch.tensor([3.0, 1.0]), "moments": {}})
+    trust.numbers.restore({"value": torch.tensor([3.0, 1.0]), "moments": {}})
     (trust.of(rows(0, 1)) * torch.tensor([0.0, 1.0])).sum().backward()
     trust.step()  # Adam's first step has the size of its rate
     assert trust.value == pytest.approx([2.97, 0.97], abs=1e-5)
@@ -98,11 +98,11 @@ def test_a_step_follows_the_answers_and_the_prior():
 
 def test_the_scale_is_that_of_those_who_answer():
     trust = begun(0, 1, 3)
-    trust.restore({"value": torch.tensor([3.0, -1.0, 9.0, 0.5]), "moments": {}})
+    trust.numbers.restore({"value": torch.tensor([3.0, -1.0, 9.0, 0.5]), "moments": {}})
     trust.normalise()
     assert trust.value == pytest.approx([2, -2 / 3, 9, 1 / 3])
     anchored = begun(0, 1, -1)
-    anchored.restore({"value": torch.tensor([3.0, -1.0]), "moments": {}})
+    anchored.numbers.restore({"value": torch.tensor([3.0, -1.0]), "moments": {}})
     anchored.normalise()
     assert anchored.value.tolist() == [3, -1], "answers of nobody in particular fix the scale"
 
@@ -182,7 +182,7 @@ def test_the_next_fit_of_a_saved_trainer_is_that_of_the_original(rng, tmp_path):
 
 def test_damaged_trust_is_refused(rng, tmp_path):
     own, _ = fitted(crowd(rng, 20), FEW)
-    own.trust.restore({"value": torch.tensor([1.0, math.nan]), "moments": {}})
+    own.trust.numbers.restore({"value": torch.tensor([1.0, math.nan]), "moments": {}})
     save_trainer(tmp_path, own, {})
     other = trainer(FEW)
     with pytest.raises(CheckpointError):

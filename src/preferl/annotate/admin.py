@@ -149,15 +149,18 @@ def export(
     request: Request,
     person: Administering,
     format: Literal["jsonl", "csv", "parquet"],  # noqa: A002 (part of the address)
+    rows: Literal["answers", "ratings"] = "answers",
 ) -> FileResponse:
-    """Send every answer of the study as a file."""
+    """Send every answer of the study as a file, or every rating and outcome."""
     from preferl.store.exchange.exports import export_answers  # it loads what writes tables
+    from preferl.store.exchange.ratings import export_ratings
 
     store = store_of(request)
-    name = f"{store.projects.get(person.project_id).slug}-answers.{format}"
+    write = {"answers": export_answers, "ratings": export_ratings}[rows]
+    name = f"{store.projects.get(person.project_id).slug}-{rows}.{format}"
     folder = Path(tempfile.mkdtemp(prefix="preferl-export-"))
     try:
-        export_answers(store, person.project_id, folder / name)
+        write(store, person.project_id, folder / name)
     except BaseException:
         rmtree(folder, ignore_errors=True)
         raise

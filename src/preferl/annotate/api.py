@@ -64,7 +64,7 @@ class AnswerBody(ClaimBody):
 
 
 class RateBody(Body):
-    """What a person says of one clip, in place of what they said before; its key is used once."""
+    """A person's rating and outcome of one clip, in place of those before; its key is used once."""
 
     clip: Annotated[str, Field(pattern=CLIP_ID.pattern)]
     key: Key
@@ -106,7 +106,7 @@ def _views(
 ) -> list[dict[str, Any]]:
     """Return what a browser needs to show pairs, without their purpose or the order of clips.
 
-    Where clips are `rated`, this is with what the person says of them.
+    Where clips are `rated`, this is with the person's ratings and outcomes of them.
     """
     rows: dict[str, Rating] = {}
     if rated:
@@ -118,7 +118,7 @@ def _views(
             "left": media_url(query.left),
             "right": media_url(query.right),
             "task": query.task,
-            "said": {
+            "rated": {
                 clip: {"rating": rows[clip].rating, "outcome": rows[clip].outcome}
                 for clip in (query.left, query.right)
                 if clip in rows
@@ -129,7 +129,7 @@ def _views(
 
 
 def _rating_view(recorded: RecordedRating | None) -> dict[str, Any]:
-    """Return what a person now says of a clip; `clip` is None where there was nothing to undo."""
+    """Return the rating and outcome of a clip now; `clip` is None if nothing could be undone."""
     if recorded is None:
         return {"clip": None}
     return {

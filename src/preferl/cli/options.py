@@ -200,12 +200,17 @@ class AnswersConfig(StoreConfig):
         return without_password(f"{self.comparisons or self.project or self.store}")
 
     def read(
-        self, draws: int = 0xA5C, *, encoder: "FrozenEncoder | None" = None
+        self,
+        draws: int = 0xA5C,
+        *,
+        encoder: "FrozenEncoder | None" = None,
+        rated: "data.Ratings | None" = None,
     ) -> "tuple[data.Episodes, data.Comparisons, sources.LabelReport]":
         """Read the episodes that a reward is scaled over, the answers, and counts of the answers.
 
         Random draws depend on the seed and on `draws`, a number that differs between commands.
-        With an `encoder`, episodes and compared clips have its features as observations.
+        With an `encoder`, episodes and compared clips have its features as observations. With
+        `rated` clips, a store may have no answers about pairs.
 
         Raises:
             ConfigError: no source of answers is given, or several, or too few answers exist.
@@ -220,9 +225,10 @@ class AnswersConfig(StoreConfig):
         episodes = None
         if self.demonstrations is not None:
             episodes = read_episodes(self.demonstrations, encoder, task=self.task)
-        given, report = _given(self, episodes)
+        given, report = _given(self, episodes, rated)
         if given is not None and encoder is not None:
-            given = _encoded(given, self.demonstrations, episodes)
+            clips = encoded_clips(given.segments, self.demonstrations, episodes)
+            given = replace(given, segments=clips)
         if given is None:  # so there are episodes, and a teacher
             comparisons = _drawn(
                 self, cast("data.Episodes", episodes), cast("Teacher", teacher), rng
@@ -301,17 +307,16 @@ def open_robot(source: Path | str | None) -> "tuple[sources.LeRobotFolder, tuple
     return sources.open_lerobot(place), features
 
 
-def _encoded(
-    comparisons: "data.Comparisons", source: Path | None, episodes: "data.Episodes | None"
-) -> "data.Comparisons":
-    """Give compared clips the observations of the frames that they show."""
+def encoded_clips(
+    clips: "data.Segments", source: Path | None, episodes: "data.Episodes | None"
+) -> "data.Segments":
+    """Give clips the observations of the frames that they show."""
     from preferl.data.frame_tables import frames_of
 
     recording, _ = open_robot(source)
     episodes = cast("data.Episodes", episodes)
-    frames = frames_of(comparisons.segments, recording, episodes.actions)
-    segments = replace(comparisons.segments, observations=take(episodes.observations, frames))
-    return replace(comparisons, segments=segments)
+    frames = frames_of(clips, recording, episodes.actions)
+    return replace(clips, observations=take(episodes.observations, frames))
 
 
 def _require_one_source(config: AnswersConfig) -> None:
@@ -333,7 +338,7 @@ def _require_one_source(config: AnswersConfig) -> None:
 
 
 def _given(
-    config: AnswersConfig, episodes: "data.Episodes | None"
+    config: AnswersConfig, episodes: "data.Episodes | None", rated: "data.Ratings | None"
 ) -> "tuple[data.Comparisons | None, sources.LabelReport | None]":
     """Read the answers that exist already, and the counts of a label folder."""
     if config.comparisons is not None:
@@ -345,7 +350,9 @@ def _given(
             feedback = StoredFeedback(
                 store, project.id, combine=config.combine, annotators=config.annotators
             )
-            return feedback.comparisons(), None
+            if rated is None or feedback.revision:
+                return feedback.comparisons(), None
+            return data.Comparisons.none(rated.segments), None
     if config.labels is None or episodes is None:
         return None, None
     length = config.length

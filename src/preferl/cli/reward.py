@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from preferl.cli.options import (
     ReportTo,
     StoreConfig,
     Trust,
+    encoded_clips,
     import_trusted,
     open_encoder,
     open_robot,
@@ -69,6 +70,8 @@ class FitConfig(AnswersConfig):
             kept.
         trainer: likewise of how it is trained.
         held_out: share of the answers kept from training, by which the best state is chosen.
+        ratings: what becomes of ratings and outcomes in the store or the folder of comparisons:
+            "use" fits the reward to them, too; "ignore" leaves them out.
         device: "cpu", "cuda" or "auto".
         resume: continue the interrupted run in `out`.
         publish: show the people of `store` the accuracy of this reward, as its next version, and
@@ -85,6 +88,7 @@ class FitConfig(AnswersConfig):
     model: Any = None
     trainer: RewardTrainerConfig | None = None
     held_out: float | None = None
+    ratings: Literal["use", "ignore"] = "use"
     device: str = "cpu"
     resume: bool = False
     publish: bool = False
@@ -150,7 +154,11 @@ def reward_fit(config: FitConfig) -> None:
         require_openable(config.out, resume=config.resume)
     require_places(config.report_to)
     encoder = open_encoder(config.encoder, device=usable_device(config.device))
-    episodes, comparisons, labels = config.read(encoder=encoder)
+    ratings = _ratings(config)
+    episodes, comparisons, labels = config.read(encoder=encoder, rated=ratings)
+    if ratings is not None and encoder is not None:
+        clips = encoded_clips(ratings.segments, config.demonstrations, episodes)
+        ratings = replace(ratings, segments=clips)
     _require_fitting_model(config, episodes, comparisons)
     seconds = config.checkpoint_seconds
     checkpoints = training.FitCheckpoints(config.out / "checkpoints", seconds=seconds)
@@ -159,6 +167,7 @@ def reward_fit(config: FitConfig) -> None:
         config,
         episodes,
         comparisons,
+        ratings=ratings,
         encoder="" if encoder is None else encoder.content_id,
         checkpoints=checkpoints,
         world=world,
@@ -166,6 +175,10 @@ def reward_fit(config: FitConfig) -> None:
     if not world.is_first:
         fit()
         return
+    if ratings is not None:
+        rated = int(np.isfinite(ratings.rating).sum())
+        outcomes = int(np.isfinite(ratings.outcome).sum())
+        echo(f"{rated:,} ratings and {outcomes:,} outcomes of single clips.")
     report, folder = _fitted_run(config, episodes, comparisons, labels, fit, checkpoints)
     if config.publish:
         _publish(config, report, folder.path("reward"))
@@ -209,6 +222,19 @@ def _fitted_run(
     return report, folder
 
 
+def _ratings(config: FitConfig) -> "data.Ratings | None":
+    """Read the ratings of the store or folder; None without any, or if a script answers."""
+    if config.ratings == "ignore" or config.teacher is not None:
+        return None
+    if config.comparisons is not None:
+        return data.load_ratings(config.comparisons)
+    if config.store is None:
+        return None
+    with opened(config) as (store, project):
+        has_ratings = bool(store.ratings.current(project.id))
+        return store.ratings.table(project.id) if has_ratings else None
+
+
 def _require_fitting_model(
     config: FitConfig, episodes: "data.Episodes", comparisons: "data.Comparisons"
 ) -> None:
@@ -225,6 +251,8 @@ def _echo_fit(report: "training.FitReport", world: World, folder: RunFolder) -> 
             f"Accuracy on decided answers: {report.held_out_in_words}; "
             f"{report.trained_accuracy:.0%} of those trained on."
         )
+    if report.ratings is not None:
+        echo(report.ratings.in_words)
     if report.chosen is not None:
         losses = ", ".join(f"{name} {loss:.3f}" for name, loss in report.alternatives.items())
         echo(f"Chosen: {report.chosen}, by the loss on unseen answers: {losses}.")
@@ -332,6 +360,7 @@ def fit_reward(
     episodes: "data.Episodes",
     comparisons: "data.Comparisons",
     *,
+    ratings: "data.Ratings | None" = None,
     encoder: str = "",
     on_epoch: Callable[[int, dict[str, float]], None] | None = None,
     checkpoints: "training.FitCheckpoints | None" = None,
@@ -344,6 +373,7 @@ def fit_reward(
     model, report = _preset(config, comparisons).fit(
         comparisons,
         *models.infer_spaces(episodes.observations, episodes.actions),
+        ratings=ratings,
         seed=config.seed,
         device=config.device,
         on_epoch=on_epoch,

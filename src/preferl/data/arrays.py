@@ -220,10 +220,15 @@ def save_comparisons(path: Path, comparisons: Comparisons) -> None:
 
 def load_comparisons(path: Path, *, memory_map: bool = True) -> Comparisons:
     """Read comparisons from their folder or a run's, left on disk; raises as `load_episodes`."""
-    kept = Path(path) / "comparisons"  # where a run keeps them
-    path = kept if kept.is_dir() and not (kept.parent / "about.json").is_file() else path
+    path = comparisons_folder(path)
     with _loaded(path, "comparisons", memory_map) as (arrays, about):
         return _table(Comparisons, arrays, segments=_segments(path, arrays, about))
+
+
+def comparisons_folder(path: Path) -> Path:
+    """Return a folder of comparisons, or that of a run."""
+    kept = Path(path) / "comparisons"  # where a run keeps them
+    return kept if kept.is_dir() and not (kept.parent / "about.json").is_file() else path
 
 
 def content_id(*arrays: Array) -> str:

@@ -77,6 +77,11 @@ class Comparisons:
             annotator,
         )
 
+    @classmethod
+    def none(cls, segments: Segments) -> Self:
+        """Return an empty table about these clips, for fits to ratings alone."""
+        return cls(segments, np.zeros((0, 2), np.int64), np.zeros(0), np.zeros(0))
+
     def __len__(self) -> int:
         return len(self.pairs)
 

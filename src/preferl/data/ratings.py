@@ -1,4 +1,4 @@
-"""Ratings and outcomes: what people say of single clips, beside their comparisons."""
+"""Ratings and outcomes that people give single clips, beside their comparisons."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from preferl.data.arrays import load_arrays, load_comparisons
+from preferl.data.arrays import comparisons_folder, load_arrays, load_comparisons
 from preferl.data.columns import require_shape
 from preferl.data.segments import Segments
 from preferl.errors import DataError
@@ -20,16 +20,16 @@ PREFIX: Final = "ratings/"
 @final
 @dataclass(frozen=True, eq=False)
 class Ratings:
-    """What annotators say of single clips: `R` rows, at most one of an annotator about a clip.
+    """Ratings and outcomes of single clips: `R` rows, at most one of an annotator about a clip.
 
     A row has a rating, an outcome, or both.
 
     Attributes:
         segments: the clips.
         clip: `[R]` row of `segments`.
-        annotator: `[R]` number of who said it, at least 0.
+        annotator: `[R]` number of who gave it, at least 0.
         rating: `[R]` 1, the worst, to 5, the best; NaN where none was given.
-        outcome: `[R]` 1 for success, 0 for failure; NaN where neither was said.
+        outcome: `[R]` 1 for success, 0 for failure; NaN where none was given.
         rated_at: `[R]` seconds since the epoch.
 
     Raises:
@@ -88,12 +88,12 @@ COLUMNS: Final = ("clip", "annotator", "rating", "outcome", "rated_at")
 
 
 def load_ratings(path: Path) -> Ratings | None:
-    """Read the ratings beside the comparisons of a folder; None where there are none.
+    """Read the ratings beside the comparisons of a folder or a run; None where there are none.
 
     Raises:
         DataError: the folder holds something else, or is damaged.
     """
-    arrays: Any = load_arrays(path)[0]
+    arrays: Any = load_arrays(comparisons_folder(path))[0]
     columns = {name: arrays.get(f"{PREFIX}{name}") for name in COLUMNS}
     if all(column is None for column in columns.values()):
         return None

@@ -5,6 +5,10 @@ from typing import TYPE_CHECKING
 from preferl._optional import lazily
 
 if TYPE_CHECKING:
+    from preferl.functional.ordinal import (
+        ordered_thresholds as ordered_thresholds,
+        rating_loss as rating_loss,
+    )
     from preferl.functional.preference import (
         contrastive_loss as contrastive_loss,
         lower_bound as lower_bound,

@@ -31,7 +31,7 @@ _STANDS = (Rating.undoes.is_(None), ~exists().where(_undoing.undoes == Rating.ke
 
 
 class RecordedRating(NamedTuple):
-    """What a person now says of a clip, on disk; `new` is false if it was recorded before."""
+    """A rating and outcome of a clip on disk; `new` is false if it was recorded before."""
 
     rating_id: int
     new: bool
@@ -42,7 +42,7 @@ class RecordedRating(NamedTuple):
 
 @final
 class GivenRatings:
-    """Records and reads what people say of single clips, next to their answers about pairs."""
+    """Records and reads ratings and outcomes of single clips, next to answers about pairs."""
 
     def __init__(self, database: Database, clips: ClipStore) -> None:
         self._database = database
@@ -58,9 +58,9 @@ class GivenRatings:
         rating: int | None = None,
         outcome: Outcome | None = None,
     ) -> RecordedRating:
-        """Record what a person says of a clip, which is on disk when this returns.
+        """Record a person's rating and outcome of a clip, on disk when this returns.
 
-        It replaces what they said of that clip before; earlier rows stay.
+        They replace those that the person gave that clip before; earlier rows stay.
 
         Args:
             project_id: the project.
@@ -101,7 +101,7 @@ class GivenRatings:
             )
 
     def undo(self, project_id: int, annotator_id: int, key: str) -> RecordedRating | None:
-        """Undo the latest change of a person, and return what they now say of its clip.
+        """Undo the latest change of a person, and return the current rating of its clip.
 
         Earlier changes can then be undone one by one. Sending the same `key` again changes nothing.
         Returns None if there is nothing to undo.
@@ -134,19 +134,19 @@ class GivenRatings:
             )
 
     def of_person(self, annotator_id: int, clips: Sequence[str]) -> dict[str, Rating]:
-        """Return what a person now says of these clips, by the clip's name."""
+        """Return the current ratings and outcomes of a person, by the clip's name."""
         latest = select(Rating).where(Rating.annotator_id == annotator_id, LATEST)
         with self._database.read() as session:
             rows = rows_among(session, latest, Rating.clip_id, clips)
             return {row.clip_id: row for (row,) in rows}
 
     def current(self, project_id: int) -> list[Rating]:
-        """Return what people now say of clips, oldest first; rows that say nothing are left out."""
+        """Return the current ratings and outcomes, oldest first, without empty rows."""
         is_given = or_(Rating.rating.is_not(None), Rating.outcome.is_not(None))
         return self._database.all(current_ratings(project_id).where(is_given))
 
     def table(self, project_id: int) -> Ratings:
-        """Return what people now say of clips, with the clips' steps, to learn from.
+        """Return the current ratings and outcomes with the clips' steps, to learn from.
 
         Raises:
             DataError: nothing was rated, or a clip's file is damaged.

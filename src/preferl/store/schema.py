@@ -283,7 +283,7 @@ class Rating(Base):
     """What a person says of one clip: a rating from 1 to 5, an outcome, both, or nothing any more.
 
     Nothing changes a row later. The latest row of a person about a clip counts; one that `undoes`
-    another, named by its key, brings back what they said before.
+    another, named by its key, brings back the one before.
     """
 
     id: Mapped[int] = mapped_column(primary_key=True)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         RewardTrainerConfig as RewardTrainerConfig,
     )
     from preferl.training.distributed import World as World
-    from preferl.training.fit_report import FitReport as FitReport
+    from preferl.training.fit_report import FitReport as FitReport, RatingFit as RatingFit
     from preferl.training.publish import PublishedReward as PublishedReward, Publisher as Publisher
     from preferl.training.reward_function import (
         RewardFunction as RewardFunction,

@@ -7,6 +7,7 @@ from typing import Any, Self, final
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from preferl.data.comparisons import Comparisons
@@ -55,7 +56,9 @@ MINIBATCH_BYTES = 2**26
 """Bytes of observations that are gathered at once for a forward without gradients."""
 
 
-def gather_windows(model: RewardModel, segments: Segments, *, observe: bool) -> "AnyWindows":
+def gather_windows(
+    model: RewardModel, segments: Segments, *, observe: bool
+) -> "Windows | LateWindows":
     """Encode segments on a model's device, and return windows from which rows are gathered.
 
     If `observe`, the encoder first sets its statistics from these steps.
@@ -80,6 +83,9 @@ class LateWindows:
         self._segments = segments
         self._encoder = model.encoder
         self._device = model.device
+
+    def __len__(self) -> int:
+        return len(self._segments)
 
     @torch.no_grad()
     def __call__(self, rows: Tensor, crop: Crop | None = None) -> tuple[Any, Tensor]:
@@ -122,6 +128,9 @@ class Windows:
                 lambda f: f.contiguous().unfold(0, self.length, 1).movedim(-1, 1), self._features
             )
 
+    def __len__(self) -> int:
+        return len(self._start)
+
     def __call__(self, rows: Tensor, crop: Crop | None = None) -> tuple[Any, Tensor]:
         """Features `[B, L, ...]` and mask `[B, L]` of the segments `rows`, `[B]`, or of parts."""
         start = self._start[rows]
@@ -137,7 +146,27 @@ class Windows:
         return map_observations(lambda features: features[index], self._features), mask
 
 
-AnyWindows = Windows | LateWindows
+@final
+class JoinedWindows:
+    """Windows of compared clips, followed by those of rated clips, perhaps of another length.
+
+    Windows that are gathered together are of one kind, so that none is padded for the other.
+    """
+
+    def __init__(self, compared: Windows | LateWindows, rated: Windows | LateWindows) -> None:
+        self.at_once = min(compared.at_once, rated.at_once)
+        self._compared = compared
+        self._rated = rated
+
+    def __call__(self, rows: Tensor, crop: Crop | None = None) -> tuple[Any, Tensor]:
+        """Features `[B, L, ...]` and mask `[B, L]` of the segments `rows`, `[B]`, or of parts."""
+        compared = len(self._compared)
+        if rows[0] < compared:
+            return self._compared(rows, crop)
+        return self._rated(rows - compared, crop)
+
+
+AnyWindows = Windows | LateWindows | JoinedWindows
 
 
 def draw_crops(pairs: int, *, most: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -179,7 +208,9 @@ class Answers:
 
     A weight is the answer's weight times the member's bootstrap count. `annotator` holds `[P]` rows
     of a table of people, or None if they are unknown. `soft` is `[P]` true for soft labels, which
-    are fitted without noise (`Comparisons.soft`), or None if there are none.
+    are fitted without noise (`Comparisons.soft`), or None if there are none. `level` is None unless
+    ratings follow the comparisons: then it holds `[P]` the levels of `RatedClips`, and -1 for
+    comparisons. The preference of a rating is NaN, and its pair names its clip twice.
     """
 
     pairs: Tensor
@@ -187,6 +218,7 @@ class Answers:
     weight: Tensor
     annotator: Tensor | None = None
     soft: Tensor | None = None
+    level: Tensor | None = None
 
     @classmethod
     def of(
@@ -216,9 +248,24 @@ class Answers:
     def __getitem__(self, rows: Tensor | slice) -> Self:
         annotator = None if self.annotator is None else self.annotator[rows]
         soft = None if self.soft is None else self.soft[rows]
+        level = None if self.level is None else self.level[rows]
         preference = self.preference[rows]
         weight = self.weight[:, rows]
-        return type(self)(self.pairs[rows], preference, weight, annotator, soft)
+        return type(self)(self.pairs[rows], preference, weight, annotator, soft, level)
+
+    def with_ratings(self, clip: Tensor, level: Tensor, weight: Tensor) -> Self:
+        """Append ratings of clips `[Q]` at levels `[Q]`, with weights `[E, Q]`, by nobody known."""
+        added = len(clip)
+        annotator = self.annotator
+        soft = self.soft
+        return type(self)(
+            torch.cat([self.pairs, clip[:, None].expand(-1, 2)]),
+            F.pad(self.preference, (0, added), value=torch.nan),
+            torch.cat([self.weight, weight], dim=1),
+            None if annotator is None else F.pad(annotator, (0, added), value=-1),
+            None if soft is None else F.pad(soft, (0, added)),
+            F.pad(level, (len(self), 0), value=-1),
+        )
 
     def repeated(self, times: int) -> Self:
         """Return each answer `times` times, all of one answer before the next."""
@@ -229,9 +276,23 @@ class Answers:
     def split(self, size: int) -> Iterator[Self]:
         """Yield parts of at most `size` answers in order, without copies."""
         parts = (self.pairs.split(size), self.preference.split(size), self.weight.split(size, 1))
-        by = repeat(None) if self.annotator is None else self.annotator.split(size)
-        soft = repeat(None) if self.soft is None else self.soft.split(size)
-        return (type(self)(*part) for part in zip(*parts, by, soft, strict=False))
+        rest = (
+            repeat(None) if column is None else column.split(size)
+            for column in (self.annotator, self.soft, self.level)
+        )
+        return (type(self)(*part) for part in zip(*parts, *rest, strict=False))
+
+    def split_by_kind(self, size: int) -> Iterator[Self]:
+        """Yield parts of at most `size` comparisons, then of ratings, which have one clip each."""
+        if self.level is None:
+            yield from self.split(size)
+            return
+        compared = int((self.level < 0).sum())
+        if compared:
+            yield from replace(self[:compared], level=None).split(size)
+        if compared < len(self):
+            ratings = self[compared:]
+            yield from replace(ratings, pairs=ratings.pairs[:, :1]).split(size)
 
 
 def validation_batch(model: RewardModel, comparisons: Comparisons) -> tuple[AnyWindows, Answers]:

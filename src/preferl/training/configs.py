@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, Self, cast, final
 
 from preferl.configs import require_fields
-from preferl.errors import ConfigError, require_in, require_share
+from preferl.errors import ConfigError, require_in, require_one_of, require_share
 from preferl.reading import reading
 from preferl.registry import LOSSES, PENALTIES
 
@@ -161,6 +161,9 @@ class RewardTrainerConfig:
             person's answers: near 0 for somebody who answers at random, negative for somebody who
             answers the opposite. Switch it on where several people answer and not all of them are
             careful. It needs answers whose `Comparisons.annotator` is known.
+        thresholds: whose thresholds ratings and outcomes are fitted with: "shared" by all people,
+            right where they rate alike or each rates few clips, or of each "annotator", right where
+            some rate more strictly than others and each rates some dozens.
         crop: most steps that the two clips of a pair lose, as in SURF; 0 cuts nothing. Both lose
             the same number, each at its own place, drawn anew in each pass. Validation never
             crops.
@@ -198,6 +201,7 @@ class RewardTrainerConfig:
     noise: Literal["fitted"] | float = 0.5
     calibrate: bool = True
     trust: bool = False
+    thresholds: Literal["shared", "annotator"] = "shared"
     crop: int = 0
     crops: int = 1
     implied: bool = False
@@ -225,6 +229,7 @@ class RewardTrainerConfig:
             )
         if self.noise != "fitted":
             require_share("noise", self.noise)
+        require_one_of("thresholds", self.thresholds, ("shared", "annotator"))
         object.__setattr__(self, "loss", LOSSES.known(self.loss))
 
 

@@ -14,6 +14,46 @@ from preferl.training.trust import Trust
 
 
 @final
+@dataclass(frozen=True)
+class RatingFit:
+    """How a reward was fitted to ratings and outcomes, and how well it predicts out-of-bag ones.
+
+    Attributes:
+        ratings: number of ratings trained on.
+        outcomes: number of outcomes trained on.
+        thresholds: `[E][A][4]` thresholds of ratings of each member and annotator, on the scale of
+            scores; one annotator where all share them.
+        outcome_thresholds: `[E][A]` likewise of outcomes.
+        held_out: number of ratings and outcomes that a member's bootstrap left out.
+        loss: mean loss of these under the members that did not learn from them; None without any.
+        rating_tau: rank agreement of these ratings and their predictions, Kendall's tau-b from -1
+            to 1; None without two different ratings.
+        outcome_tau: likewise of outcomes.
+    """
+
+    ratings: int
+    outcomes: int
+    thresholds: list[list[list[float]]]
+    outcome_thresholds: list[list[float]]
+    held_out: int = 0
+    loss: float | None = None
+    rating_tau: float | None = None
+    outcome_tau: float | None = None
+
+    @property
+    def in_words(self) -> str:
+        """The agreement with out-of-bag ratings in words."""
+        if self.loss is None:
+            return "Agreement with ratings: unknown, since none was left out of training."
+        taus = {"ratings": self.rating_tau, "outcomes": self.outcome_tau}
+        known = [f"{tau:.2f} of {name}" for name, tau in taus.items() if tau is not None]
+        return (
+            f"Rank agreement (Kendall's tau): {' and '.join(known) or 'unknown'}; log loss "
+            f"{self.loss:.3f}, on {self.held_out:,} out-of-bag ratings and outcomes."
+        )
+
+
+@final
 @dataclass(frozen=True, eq=False)
 class FitReport:
     """The outcome of a fit; losses are means per answer, cross-entropies in natural logarithms.
@@ -38,6 +78,7 @@ class FitReport:
             not trained on; pass it to a `RewardFunction` of the model.
         trust: trust in each annotator, fitted to the same answers with that scale; empty if the
             annotators are unknown.
+        ratings: how ratings and outcomes were fitted; None without any.
         chosen: name of this fit if it was chosen among several; None if there was no choice.
         alternatives: loss on unseen answers of each fit that could be chosen, by name.
     """
@@ -56,6 +97,7 @@ class FitReport:
     likelihood: Likelihood = field(default_factory=Likelihood)
     validated_on: Literal["validation", "out-of-bag"] | None = None
     trust: tuple[Trust, ...] = ()
+    ratings: RatingFit | None = None
     chosen: str | None = None
     alternatives: Mapping[str, float] = field(default_factory=dict)
 

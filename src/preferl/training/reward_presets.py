@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Self, final
 import numpy as np
 
 from preferl.data.comparisons import Comparisons
+from preferl.data.ratings import Ratings
 from preferl.data.validation import split
 from preferl.errors import ConfigError, DataError, require_in, require_one_of, require_share
 from preferl.models.configs import (
@@ -116,13 +117,14 @@ class RewardPreset:
         observation_space: Space,
         action_space: Space,
         *,
+        ratings: Ratings | None = None,
         seed: int,
         device: str = "cpu",
         on_epoch: "OnEpoch | None" = None,
         checkpoints: "FitCheckpoints | None" = None,
         world: World = ALONE,
     ) -> "tuple[RewardModel, FitReport]":
-        """Build the model and train it on the answers that are not held out.
+        """Build the model and train it on the answers that are not held out, and on all ratings.
 
         Weights, bootstraps, order, dropout and the held-out answers come from `seed`. Other
         arguments and errors are those of `RewardTrainer` and the model. If several fits are made
@@ -139,6 +141,7 @@ class RewardPreset:
                     comparisons,
                     observation_space,
                     action_space,
+                    ratings=ratings,
                     seed=seed,
                     device=device,
                     on_epoch=on_epoch,
@@ -153,12 +156,14 @@ class RewardPreset:
         trainer = RewardTrainer(model, self.trainer, seed=seed, device=device, world=world)
         train = comparisons
         validation = None
-        if self.held_out:
+        if self.held_out and comparisons.answered.any():
             rng = np.random.default_rng([seed, 0x5917])
             answered = comparisons[comparisons.answered]
             by: Any = "clip" if self.trainer.implied else "pair"
             train, validation = split(answered, rng, validation=self.held_out, by=by)
-        report = trainer.fit(train, validation, on_epoch=on_epoch, checkpoints=checkpoints)
+        report = trainer.fit(
+            train, validation, ratings=ratings, on_epoch=on_epoch, checkpoints=checkpoints
+        )
         return trainer.model, report
 
 

@@ -1,7 +1,8 @@
-"""Fits any reward model, with any number of members, to comparisons.
+"""Fits any reward model, with any number of members, to comparisons and ratings.
 
 Christiano et al. 2017, "Deep Reinforcement Learning from Human Preferences", section 2.2.3. A fit
-makes epochs of gradient steps on the cross-entropy of answers, with a bootstrap for each member. It
+makes epochs of gradient steps on the cross-entropy of answers, with a bootstrap for each member.
+Ratings and outcomes of single clips are further answers (`preferl.functional.ordinal`). A fit
 stops when the loss on held-out answers, or else on out-of-bag answers, stops falling. Then the
 likelihood is calibrated on out-of-bag answers, or else on held-out answers.
 """
@@ -29,6 +30,7 @@ from preferl.data.arrays import content_id
 from preferl.data.comparisons import Comparisons
 from preferl.data.content import compared_ids, pair_numbers
 from preferl.data.implied import with_implied
+from preferl.data.ratings import Ratings
 from preferl.errors import ConfigError, DataError, require_in
 from preferl.feedback.likelihood import Likelihood
 from preferl.functional.preference import (
@@ -41,16 +43,18 @@ from preferl.models.base import RewardModel
 from preferl.models.folder import require_converged, require_finite
 from preferl.reading import reading
 from preferl.registry import LOSSES
-from preferl.shapes import BoolArray, FloatArray, IntArray
+from preferl.shapes import BoolArray, FloatArray, IntArray, leaves
 from preferl.threads import is_small, threads_for
 from preferl.training.batches import (
     Answers,
     AnyWindows,
     Crop,
+    JoinedWindows,
     Windows,
     crop_pairs,
     draw_crops,
     gather_windows,
+    to_tensor,
     validation_batch,
 )
 from preferl.training.calibration import (
@@ -69,8 +73,9 @@ from preferl.training.checkpoint_folder import (
 )
 from preferl.training.configs import RewardTrainerConfig, require_validation, usable_device
 from preferl.training.distributed import ALONE, World
-from preferl.training.fit_report import FitReport, Validation
+from preferl.training.fit_report import FitReport, RatingFit, Validation
 from preferl.training.recorded import RecordedUpdate
+from preferl.training.thresholds import BOUNDS, RatedClips, Thresholds
 from preferl.training.trust import AnnotatorTrust, Trust, fit_trust
 
 OnEpoch = Callable[[int, dict[str, float]], None]
@@ -85,6 +90,9 @@ RECORDABLE_LOSSES: Final = ("cross_entropy", "squared_error")
 
 MOST_PAIRS: Final = 1_000_000
 """Most pairs that a model remembers as fitted, 8 bytes each; of more, it keeps a random part."""
+
+RATINGS_STREAM: Final = 0x4A7E
+"""Stream of the bootstraps of ratings, so that comparisons keep theirs."""
 
 TRAINER: Final = "trainer"
 """Folder of a trainer's state beside its model."""
@@ -149,7 +157,7 @@ class FitState:
         best_loss: the least loss on unseen answers.
         best_epoch: epoch with the least loss; the latest epoch if no answers are unseen.
         best_model: the model's numbers after `best_epoch`, if the fit keeps them.
-        best_trust: the trust in annotators after `best_epoch`, if the fit keeps it.
+        best_numbers: trust and thresholds after `best_epoch`, if the fit keeps them.
         over: whether all epochs are made, or the fit has stopped early.
         seconds: wall time so far.
     """
@@ -162,7 +170,7 @@ class FitState:
     best_loss: float = float("inf")
     best_epoch: int = 0
     best_model: Mapping[str, Tensor] | None = None
-    best_trust: Mapping[str, Any] | None = None
+    best_numbers: Mapping[str, Any] | None = None
     over: bool = False
     seconds: float = 0.0
 
@@ -173,12 +181,13 @@ class FitData:
     """The data on which one fit is trained and validated; they stay the same in all epochs.
 
     Attributes:
-        train: answers to learn from, including implied answers.
+        train: comparisons to learn from, including implied answers.
+        rated: ratings and outcomes to learn from, or None.
         validation: held-out answers, or None.
         pairs: number of given comparisons, without pseudo-labels and implied answers.
         epochs: most epochs to make.
-        windows: clips of `train`.
-        answers: answers of `train`, weighted by the members' bootstraps.
+        windows: clips of `train` and `rated`.
+        answers: answers of `train`, then of `rated`, weighted by the members' bootstraps.
         given: `[P]` whether each is an answer rather than a pseudo-label.
         soft: `[P]` whether each is a soft label.
         out_of_bag: clips and answers that a member's bootstrap left out; None if all were drawn.
@@ -188,6 +197,7 @@ class FitData:
     """
 
     train: Comparisons
+    rated: RatedClips | None
     validation: Comparisons | None
     pairs: int
     epochs: int
@@ -199,6 +209,12 @@ class FitData:
     held_out: tuple[AnyWindows, Answers] | None
     seed: int
     graphs: dict[int, RecordedUpdate] = field(default_factory=dict)
+
+    @property
+    def mean_weight(self) -> float:
+        """The mean weight of all answers; a rating weighs 1."""
+        ratings = len(self.answers) - len(self.train)
+        return float(self.train.weight.sum() + ratings) / len(self.answers)
 
     @property
     def unseen(self) -> tuple[AnyWindows, Answers] | None:
@@ -265,25 +281,31 @@ class RewardTrainer:
             capturable=on_gpu,
         )
         self.trust = AnnotatorTrust(device)
+        self.thresholds = Thresholds(device)
+        self._numbers = {"trust": self.trust.numbers, "thresholds": self.thresholds.numbers}
         self._penalty = self.config.penalty
         noise = self.config.noise
         self.set_noise(UNKNOWN_NOISE if noise == "fitted" else noise)
 
     def fit(
         self,
-        train: Comparisons,
+        train: Comparisons | None,
         validation: Comparisons | None = None,
         *,
+        ratings: Ratings | None = None,
         places: IntArray | None = None,
         epochs: int | None = None,
         on_epoch: OnEpoch | None = None,
         checkpoints: FitCheckpoints | None = None,
     ) -> FitReport:
-        """Train on comparisons; a small model takes one processor thread.
+        """Train on comparisons and ratings; a small model takes one processor thread.
 
         Args:
-            train: answers to learn from; declined answers do not count.
+            train: answers to learn from; declined answers do not count. None, or no answers, for a
+                fit to ratings alone.
             validation: held-out answers, for early stopping and the choice of the best epoch.
+            ratings: ratings and outcomes to learn from. Each counts as much as one comparison. The
+                clips may be of another length than the compared ones, and they are never cropped.
             places: `[P]`, the column of each answer in `bootstrap`; the order in `train` if None.
                 With places, members keep their resamples if other answers are withdrawn. -1 is a
                 pseudo-label: every member trains on it, and it counts in no accuracy.
@@ -296,17 +318,27 @@ class RewardTrainer:
             ConfigError: segments longer than the model's context, less than one epoch, or a
                 penalty's band without answers to validate on. Of several processes: they fit
                 different data, or a model with batch normalisation.
-            DataError: no answered comparisons.
+            DataError: neither answered comparisons nor ratings.
             SpaceError: the steps' shapes differ from those that the model was built for.
         """
         epochs = self.config.epochs if epochs is None else epochs
         require_in("epochs", epochs, 1, float("inf"))
+        if train is None and ratings is not None:
+            train = Comparisons.none(ratings.segments)
+        if train is None:
+            raise DataError("a fit: expected comparisons or ratings, got neither.")
         places = None if places is None else places[train.answered]
-        train = _answered("comparisons to train on", train)
+        rated = None
+        if ratings is None:
+            train = _answered("comparisons to train on", train)
+        else:
+            train = train[train.answered].compact()
+            shared = self.config.thresholds == "shared"
+            rated = RatedClips.of(ratings, shared=shared)
         if validation is not None:
             validation = _answered("validation comparisons", validation)
         places = np.arange(len(train)) if places is None else places
-        self._require_fitting(train, validation)
+        self._require_fitting(train, validation, rated)
         if self._initial is not None:
             self.model.load_state_dict(self._initial)
             self.model.fitted_pairs = self.model.fitted_pairs[:0]
@@ -315,13 +347,16 @@ class RewardTrainer:
         device = self.model.device
         devices = [device] if device.type == "cuda" else []
         with torch.random.fork_rng(devices), threads_for(small=self._is_small()):
-            data = self._prepare(train, validation, places, epochs)
+            data = self._prepare(train, validation, rated, places, epochs)
             self._remember_pairs(data)
             return self._run(data, on_epoch, checkpoints)
 
-    def _require_fitting(self, train: Comparisons, validation: Comparisons | None) -> None:
+    def _require_fitting(
+        self, train: Comparisons, validation: Comparisons | None, rated: RatedClips | None
+    ) -> None:
         """Raise `ConfigError` for clips that are too long, or missing answers to validate on."""
-        length = max(part.segments.length for part in (train, validation) if part is not None)
+        parts = (train, validation, rated)
+        length = max(part.segments.length for part in parts if part is not None)
         context = self.model.context
         if 1 < context < length:
             raise ConfigError(
@@ -333,14 +368,20 @@ class RewardTrainer:
 
     def _remember_pairs(self, data: FitData) -> None:
         """Store in the model the pairs to which it is fitted or by which it is chosen."""
-        for part in (data.train[data.given.cpu().numpy()], data.validation):
+        given = data.given[: len(data.train)].cpu().numpy()
+        for part in (data.train[given], data.validation):
             if part is not None:
                 numbers = pair_numbers(part[part.weight > 0])
                 pairs = np.union1d(self.model.fitted_pairs, numbers)
                 self.model.fitted_pairs = pairs[:MOST_PAIRS]
 
     def _prepare(
-        self, train: Comparisons, validation: Comparisons | None, places: IntArray, epochs: int
+        self,
+        train: Comparisons,
+        validation: Comparisons | None,
+        rated: RatedClips | None,
+        places: IntArray,
+        epochs: int,
     ) -> FitData:
         """Put the answers of a fit on the device, and draw each member's bootstrap."""
         pairs = int((places >= 0).sum())
@@ -352,26 +393,61 @@ class RewardTrainer:
         device = self.model.device
         seed = int(torch.randint(2**31, (), generator=self._order))
         dropout_stream(device).manual_seed(seed)
-        bootstrap = self.bootstrap(int(places.max()) + 1)[:, places]
+        bootstrap = self.bootstrap(int(places.max(initial=-1)) + 1)[:, places]
         bootstrap = np.where(places < 0, 1.0, bootstrap)
+        if rated is not None:
+            rows = int(rated.row.max()) + 1
+            own = self.bootstrap(rows, stream=RATINGS_STREAM)[:, rated.row]
+            bootstrap = np.concatenate([bootstrap, own], axis=1)
         bootstrap = np.where(bootstrap.any(1, keepdims=True), bootstrap, 1.0)  # of few answers
-        # Steps of other comparisons, such as held-out ones, do not count in input statistics.
-        windows = gather_windows(self.model, train.segments, observe=True)
-        out_of_bag = Answers.of(train, bootstrap == 0, device, soft)
-        self.trust.begin(train.annotator, self.model.members, wanted=self.config.trust)
+        windows = self._windows(train, rated)
+
+        def weighted(counts: FloatArray) -> Answers:
+            """Return all answers, weighted by `counts` `[E, P]`."""
+            answers = Answers.of(train, counts[:, : len(train)], device, soft)
+            if rated is None:
+                return answers
+            clip = torch.from_numpy(rated.clip + len(train.segments))
+            level = torch.from_numpy(rated.level)
+            weight = to_tensor(counts[:, len(train) :], device)
+            return answers.with_ratings(clip.to(device), level.to(device), weight)
+
+        answers = weighted(bootstrap)
+        out_of_bag = weighted((bootstrap == 0).astype(np.float64))
+        if rated is not None:
+            scores = self._logits(windows, answers)[:, len(train) :]
+            self.thresholds.begin(answers.level[len(train) :], scores)
+        whose = None if answers.annotator is None else answers.annotator.cpu().numpy()
+        self.trust.begin(whose, self.model.members, wanted=self.config.trust)
+        given = np.append(places >= 0, np.ones(len(answers) - len(train), bool))
         return FitData(
             train=train,
+            rated=rated,
             validation=validation,
             pairs=pairs,
             epochs=epochs,
             windows=windows,
-            answers=Answers.of(train, bootstrap, device, soft),
-            given=torch.from_numpy(places >= 0).to(device),
+            answers=answers,
+            given=torch.from_numpy(given).to(device),
             soft=soft,
             out_of_bag=(windows, out_of_bag) if bool(out_of_bag.weight.any()) else None,
             held_out=None if validation is None else validation_batch(self.model, validation),
             seed=seed,
         )
+
+    def _windows(self, train: Comparisons, rated: RatedClips | None) -> AnyWindows:
+        """Put the clips on the device.
+
+        Input statistics are those of compared clips, or of rated clips if nothing was compared.
+        Steps of other comparisons, such as held-out ones, do not count.
+        """
+        if rated is None:
+            return gather_windows(self.model, train.segments, observe=True)
+        if not len(train):
+            return gather_windows(self.model, rated.segments, observe=True)
+        compared = gather_windows(self.model, train.segments, observe=True)
+        own = gather_windows(self.model, rated.segments, observe=False)
+        return JoinedWindows(compared, own)
 
     def _run(
         self, data: FitData, on_epoch: OnEpoch | None, checkpoints: FitCheckpoints | None
@@ -403,15 +479,15 @@ class RewardTrainer:
                 state.best_epoch = epoch
                 if self._keeps_best(data):
                     state.best_model = deepcopy(self.model.state_dict())
-                    state.best_trust = self.trust.snapshot()
+                    state.best_numbers = self._snapshot_numbers()
                     best_logits = logits
             state.over = epoch >= data.epochs or self._stops(state)
             state.seconds = time.perf_counter() - began
             if checkpoints is not None and self.world.is_first and checkpoints.is_due(state.over):
                 checkpoints.write(self._checkpoint(state), identity)
-        if state.best_model is not None and state.best_trust is not None:
+        if state.best_model is not None and state.best_numbers is not None:
             self.model.load_state_dict(state.best_model)
-            self.trust.restore(state.best_trust)
+            self._restore_numbers(state.best_numbers)
         else:
             state.best_epoch = len(state.history)
         self.model.eval()
@@ -442,6 +518,7 @@ class RewardTrainer:
         or None if no answers are unseen.
         """
         order = torch.randperm(len(data.answers), generator=self._order)
+        order = _kinds_together(order, data.answers.level, self.config.batch_size)
         order = order.to(self.model.device)
         if self.world.size > 1:  # own dropout, the same after resuming
             words = np.random.SeedSequence([data.seed, len(state.history), self.world.rank])
@@ -526,6 +603,7 @@ class RewardTrainer:
             and self.config.crop == 0
             and isinstance(data.windows, Windows)
             and not self.trust.is_fitted
+            and data.answers.level is None
         )
 
     def _learn(self, batch: Answers, data: FitData) -> tuple[Tensor, Tensor]:
@@ -533,31 +611,35 @@ class RewardTrainer:
         self._optimiser.zero_grad(set_to_none=True)
         total = batch.weight.new_zeros(self.model.members)
         logits = []
-        for part in batch.split(self.config.minibatch_size or len(batch)):
+        for part in batch.split_by_kind(self.config.minibatch_size or len(batch)):
             rows = self.world.part(len(part))
-            crop = self._crop(len(part), rows)
+            is_compared = part.level is None
+            crop = self._crop(len(part), rows) if is_compared else None
+            crops = self.config.crops if is_compared else 1
             own = part[rows]
             share = len(own) / len(batch)
             part_logits = total.new_zeros(len(total), 0)
             if len(own):
-                own = own.repeated(self.config.crops)
+                own = own.repeated(crops)
                 features, mask = data.windows(own.pairs.flatten(), crop)
                 trust = self.trust.of(own.annotator)
                 loss, part_logits = self._loss(
-                    features, mask, own.preference, own.weight, trust, own.soft
+                    features, mask, own.preference, own.weight, trust, own.soft, own.level
                 )
                 (loss.sum() * share).backward()
                 total = total + loss.detach() * share
-                if self.config.crops > 1:
-                    part_logits = part_logits.unflatten(1, (-1, self.config.crops)).mean(2)
+                if crops > 1:
+                    part_logits = part_logits.unflatten(1, (-1, crops)).mean(2)
             logits.append(F.pad(part_logits.detach(), (rows.start, len(part) - rows.stop)))
-        self.world.sum_gradients(chain(self.model.parameters(), self.trust.parameters))
+        numbers = [part.value for part in self._numbers.values()]
+        self.world.sum_gradients(chain(self.model.parameters(), numbers))
         penalty = self._penalty.of(self.model.parameters())
         if isinstance(penalty, Tensor):
             # Implied answers weigh less than given ones; the penalty counts as much beside them.
-            (penalty * float(data.train.weight.mean())).backward()
+            (penalty * data.mean_weight).backward()
         self._optimiser.step()
         self.trust.step()
+        self.thresholds.numbers.step()
         return total, torch.cat(logits, dim=1)
 
     def _crop(self, pairs: int, rows: slice) -> Crop | None:
@@ -580,20 +662,30 @@ class RewardTrainer:
         weight: Tensor,
         trust: Tensor | None,
         soft: Tensor | None,
+        level: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        """Each member's loss `[E]` and logits `[E, B]` of one minibatch of pairs."""
+        """Each member's loss `[E]` and logits `[E, B]` of one minibatch of pairs or ratings."""
+        clips = len(mask) // len(preference)
         halved = self.config.precision == "bfloat16"
         with torch.autocast(self.model.device.type, torch.bfloat16, enabled=halved):
-            asked = (weight > 0).repeat_interleave(2, 1)  # [E, B * 2]
+            asked = (weight > 0).repeat_interleave(clips, 1)  # [E, B * clips]
             scores = self.model.scores_where(features, mask, asked).float()
-        logits = preference_logits(scores.unflatten(1, (-1, 2)))  # [E, B * 2] to [E, B, 2]
+        logits = _answer_logits(scores, clips)
         logits = logits if trust is None else logits * trust
-        return self._mean_loss(logits, preference, weight, soft), logits
+        return self._mean_loss(logits, preference, weight, soft, level), logits
 
     def _mean_loss(
-        self, logits: Tensor, preference: Tensor, weight: Tensor, soft: Tensor | None
+        self,
+        logits: Tensor,
+        preference: Tensor,
+        weight: Tensor,
+        soft: Tensor | None,
+        level: Tensor | None,
     ) -> Tensor:
-        """Compute the configured loss `[E]` of logits `[E, P]` over weighted answers.
+        """Compute the mean loss `[E]` of logits `[E, P]` over weighted answers.
+
+        It is the configured loss of comparisons and the ordinal loss of ratings, whose logits are
+        scores. So an answer of either kind weighs one answer.
 
         Noise does not apply to soft labels, which say themselves how sure they are. Under a noise
         of 0.5, no model could predict a label of 0.8, since no probability exceeds 0.75.
@@ -606,15 +698,20 @@ class RewardTrainer:
                 return noisy
             return torch.where(soft, without_noise(logits, target), noisy)
 
-        return preference_loss(logits, preference, weight, loss=loss)
+        mean_loss = preference_loss(logits, preference, weight, loss=loss)
+        if level is None:
+            return mean_loss
+        of_ratings = self.thresholds.loss(logits, level, noise=self.noise)
+        return mean_loss + (of_ratings * weight).sum(-1) / len(level)
 
+    @torch.no_grad()
     def _evaluate(
         self, logits: Tensor, answers: Answers, likelihood: Likelihood | None = None
     ) -> tuple[float, float]:
         """Compute loss and accuracy on answers; each member counts where it has a weight."""
         preference = answers.preference
         if likelihood is None:
-            loss = self._mean_loss(logits, preference, answers.weight, answers.soft)
+            loss = self._mean_loss(logits, preference, answers.weight, answers.soft, answers.level)
         else:
             logits = likelihood.scale * logits
             loss = preference_loss(logits, preference, answers.weight, noise=likelihood.noise)
@@ -624,22 +721,26 @@ class RewardTrainer:
 
     @torch.no_grad()
     def _logits(self, windows: AnyWindows, answers: Answers, *, world: World = ALONE) -> Tensor:
-        """Compute logits `[E, P]` without dropout; only logits with a weight are meaningful.
+        """Compute logits `[E, P]` without dropout, of ratings the scores of their clips.
 
-        Each process of `world` computes whole chunks, and all processes get all logits.
+        Only logits with a weight are meaningful. Each process of `world` computes whole chunks, and
+        all processes get all logits.
         """
         training = self.model.training
         self.model.eval()
         size = 2 * max(1, windows.at_once // 2)
-        chunks = answers.pairs.flatten().split(size)
-        asked = (answers.weight > 0).expand(self.model.members, -1).repeat_interleave(2, 1)
-        parts = asked.split(size, 1)
-        scores = [answers.weight.new_zeros(self.model.members, len(chunk)) for chunk in chunks]
-        for number in world.own(range(len(chunks))):
-            scores[number] = self.model.scores_where(*windows(chunks[number]), parts[number])
+        logits = []
+        for kind in answers.split_by_kind(len(answers)):
+            clips = kind.pairs.shape[1]
+            chunks = kind.pairs.flatten().split(size)
+            asked = (kind.weight > 0).expand(self.model.members, -1).repeat_interleave(clips, 1)
+            parts = asked.split(size, 1)
+            scores = [kind.weight.new_zeros(self.model.members, len(chunk)) for chunk in chunks]
+            for number in world.own(range(len(chunks))):
+                scores[number] = self.model.scores_where(*windows(chunks[number]), parts[number])
+            logits.append(_answer_logits(world.merge(torch.cat(scores, dim=1)), clips))
         self.model.train(training)
-        merged = world.merge(torch.cat(scores, dim=1))
-        return preference_logits(merged.unflatten(1, (-1, 2)))
+        return torch.cat(logits, dim=1)
 
     @torch.no_grad()
     def _with_trust(self, logits: Tensor, answers: Answers) -> Tensor:
@@ -672,8 +773,8 @@ class RewardTrainer:
         if data.unseen is not None:
             validated_on = "out-of-bag" if data.validation is None else "validation"
             answers = data.unseen[1]
-            decided = (answers.preference != 0.5) & (answers.weight > 0).any(0)
-            decided_answers = int(decided.sum())
+            decided = (answers.preference - 0.5).abs() > 0  # not of ratings, which have NaN
+            decided_answers = int((decided & (answers.weight > 0).any(0)).sum())
         curves: Any = {
             name: np.array([metrics[name] for metrics in state.history])
             for name in state.history[0]
@@ -687,16 +788,50 @@ class RewardTrainer:
             penalty=self._penalty.strength,
             likelihood=likelihood,
             trust=trust,
+            ratings=self._rating_fit(data),
             validated_on=validated_on,
             seconds=state.seconds,
             **curves,
+        )
+
+    @torch.no_grad()
+    def _rating_fit(self, data: FitData) -> RatingFit | None:
+        """Report the thresholds, and how well members predict out-of-bag ratings."""
+        if data.rated is None:
+            return None
+        is_rating = data.rated.is_rating
+        of_ratings, of_outcomes = self.thresholds.to_lists()
+        report = RatingFit(
+            ratings=int(is_rating.sum()),
+            outcomes=int((~is_rating).sum()),
+            thresholds=of_ratings,
+            outcome_thresholds=of_outcomes,
+        )
+        if data.out_of_bag is None:
+            return report
+        answers = data.out_of_bag[1][slice(len(data.train), None)]
+        votes = answers.weight > 0
+        seen = votes.any(0).cpu().numpy()
+        if not seen.any():
+            return report
+        scores = self._logits(data.windows, answers, world=self.world)
+        losses = self.thresholds.loss(scores, answers.level, noise=self.noise)
+        expected = self.thresholds.expected(scores, answers.level)
+        predicted = ((expected * votes).sum(0) / votes.sum(0)).cpu().numpy()
+        level = data.rated.level % BOUNDS
+        return replace(
+            report,
+            held_out=int(seen.sum()),
+            loss=float(losses[votes].mean()),
+            rating_tau=_rank_agreement(predicted, level, seen & is_rating),
+            outcome_tau=_rank_agreement(predicted, level, seen & ~is_rating),
         )
 
     def _identity(self, data: FitData) -> dict[str, Any]:
         """Return, as JSON, what identifies this fit: a checkpoint has to agree in all of it."""
         settings = to_json(self.config) | {"epochs": data.epochs, "seed": self._seed}
         shapes = {name: list(part.shape) for name, part in self.model.state_dict().items()}
-        return {"fit": settings, "model": shapes, "answers": _digest(data.train, data.validation)}
+        return {"fit": settings, "model": shapes, "answers": _digest(data)}
 
     def _require_shareable(self, identity: Mapping[str, Any]) -> None:
         """Refuse processes with different data or settings, or a model that they cannot share."""
@@ -753,7 +888,7 @@ class RewardTrainer:
         loss, accuracy = self.evaluate(held_out, likelihood)
         return Validation(len(held_out), decided, accuracy, loss)
 
-    def bootstrap(self, pairs: int) -> FloatArray:
+    def bootstrap(self, pairs: int, stream: int = 0xB007) -> FloatArray:
         """Return how often each member sees each answer, `[E, P]`: Poisson(1) counts, or ones.
 
         The counts of the first answers do not change when more answers arrive, so that members
@@ -762,7 +897,7 @@ class RewardTrainer:
         members = self.model.members
         if not self.config.bootstrap or members == 1:
             return np.ones((members, pairs))
-        rng = np.random.default_rng([self._seed, 0xB007])
+        rng = np.random.default_rng([self._seed, stream])
         return rng.poisson(1.0, (pairs, members)).T.astype(np.float64)
 
     def set_noise(self, noise: float) -> None:
@@ -777,7 +912,7 @@ class RewardTrainer:
             "moments": self._optimiser.state_dict()["state"],
             "order": self._order.get_state(),
             "penalty": self._penalty.strength,
-            "trust": self.trust.snapshot(),
+            "numbers": self._snapshot_numbers(),
             "noise": self.noise,
             "fitted_pairs": self.model.fitted_pairs,
         }
@@ -788,9 +923,16 @@ class RewardTrainer:
         groups = self._optimiser.state_dict()["param_groups"]
         self._optimiser.load_state_dict({"state": snapshot["moments"], "param_groups": groups})
         self._penalty = replace(self._penalty, strength=float(snapshot["penalty"]))
-        self.trust.restore(snapshot["trust"])
+        self._restore_numbers(snapshot["numbers"])
         self.set_noise(float(snapshot["noise"]))
         self.model.fitted_pairs = snapshot["fitted_pairs"]
+
+    def _snapshot_numbers(self) -> dict[str, Any]:
+        return {name: numbers.snapshot() for name, numbers in self._numbers.items()}
+
+    def _restore_numbers(self, snapshot: Mapping[str, Any]) -> None:
+        for name, numbers in self._numbers.items():
+            numbers.restore(snapshot[name])
 
     def _is_small(self) -> bool:
         return is_small(self.model, context=self.model.context)
@@ -820,10 +962,11 @@ def load_trainer(folder: Path, trainer: RewardTrainer, model: RewardModel) -> di
                 if moment.ndim and moment.shape != parameters[number].shape:
                     raise ValueError(f"{name} of shape {tuple(moment.shape)}")
             require_finite(folder, moments, dtype=torch.float32)
-        trust = state["trust"]["value"]
-        if trust.ndim != 1:
-            raise ValueError(f"trust of shape {tuple(trust.shape)}")
-        require_finite(folder, {"trust": trust}, dtype=torch.float32)
+        for name, axes in (("trust", 1), ("thresholds", 3)):
+            value = state["numbers"][name]["value"]
+            if value.ndim != axes:
+                raise ValueError(f"{name} of shape {tuple(value.shape)}")
+            require_finite(folder, {name: value}, dtype=torch.float32)
         torch.Generator().set_state(state["order"])  # find damage before anything changes
         trainer.model.load_state_dict(model.state_dict())
         trainer.restore(state)
@@ -840,12 +983,36 @@ def _answered(what: str, comparisons: Comparisons) -> Comparisons:
     return comparisons[comparisons.answered].compact()
 
 
+def _kinds_together(order: Tensor, level: Tensor | None, size: int) -> Tensor:
+    """Move comparisons to the front of each batch of `size` in an order `[P]`, before ratings."""
+    if level is None:
+        return order
+    batch = torch.arange(len(order)) // size
+    return order[torch.argsort(2 * batch + (level.cpu()[order] >= 0), stable=True)]
+
+
+def _answer_logits(scores: Tensor, clips: int) -> Tensor:
+    """Logits `[E, P]` of comparisons, or scores of ratings, from scores `[E, P * clips]`."""
+    scores = scores.unflatten(1, (-1, clips))  # [E, P * clips] to [E, P, clips]
+    return preference_logits(scores) if clips == 2 else scores[..., 0]
+
+
 def _accuracy(logits: Tensor, answers: Answers) -> float:
     """Compute the accuracy on answers; each member counts where it has a weight."""
     votes = answers.weight > 0
     seen = votes.any(0)
     consensus = torch.where(votes, preference_probability(logits) - 0.5, 0.0).sum(0)
     return float(preference_accuracy(consensus[seen], answers.preference[seen]))
+
+
+def _rank_agreement(predicted: FloatArray, level: IntArray, rows: BoolArray) -> float | None:
+    """Compute Kendall's tau-b of some rows; None without two different levels or predictions."""
+    from scipy.stats import kendalltau
+
+    if len(np.unique(level[rows])) < 2:
+        return None
+    tau = float(kendalltau(predicted[rows], level[rows]).statistic)
+    return None if np.isnan(tau) else tau
 
 
 def dropout_stream(device: torch.device) -> torch.Generator:
@@ -858,14 +1025,19 @@ def dropout_stream(device: torch.device) -> torch.Generator:
     return stream
 
 
-def _digest(*parts: Comparisons | None) -> str:
-    """Compute a digest of the steps of all compared clips, and of the answers."""
+def _digest(data: FitData) -> str:
+    """Compute a digest of the steps of all compared and rated clips, and of the answers."""
     digest = blake2b(digest_size=16)
-    for part in parts:
+    for part in (data.train, data.validation):
         if part is None:
             continue
         columns = [compared_ids(part), part.preference, part.weight]
         if part.annotator is not None:
             columns.append(part.annotator)
+        digest.update(content_id(*columns).encode())
+    if data.rated is not None:
+        clips = data.rated.segments
+        columns = [*leaves(clips.observations), clips.actions, clips.start, clips.real]
+        columns += [data.rated.clip, data.rated.level]
         digest.update(content_id(*columns).encode())
     return digest.hexdigest()

@@ -5,9 +5,9 @@ with Multi-Expert Feedback" (TriTrust-PBRL, TTP) fit such numbers together with 
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, final
+from typing import Final, final
 
 import numpy as np
 import torch
@@ -16,16 +16,12 @@ from torch import Tensor
 from preferl.errors import require_in
 from preferl.printing import get_logger
 from preferl.shapes import FloatArray, IntArray
+from preferl.training.fitted_numbers import FittedNumbers
 
 LOGGER = get_logger(__name__)
 
 NOBODY: Final = -1
 """Annotator of answers by nobody known, such as fixed comparisons: trust in them is 1."""
-
-LEARNING_RATE: Final = 3e-2
-"""Adam's learning rate for trust. With 1e-2, fits of 15 epochs end before the trust in somebody who
-answers the opposite is negative: accuracy on unseen pairs is 0.87 with 1e-2, and 0.93 with this
-(`recipes/annotators_trust.py`)."""
 
 PRIOR_DEVIATION: Final = 1.0
 """Deviation of the normal prior of each number around 1: people mean what they answer."""
@@ -69,10 +65,13 @@ class AnnotatorTrust:
     scale. The reward's sign follows the majority's answers, because every `a_k` begins at 1.
 
     With answers of fewer than two annotators, nothing is fitted and no number changes.
+
+    Attributes:
+        numbers: trust by row of the table of people.
     """
 
     def __init__(self, device: torch.device) -> None:
-        self._assign(torch.ones(0, device=device))
+        self.numbers = FittedNumbers(torch.ones(0, device=device))
         self._rows: Tensor | None = None  # annotators of this fit; None if nothing is fitted
         self._prior = 0.0
         self._anchored = False
@@ -88,9 +87,8 @@ class AnnotatorTrust:
         return self._rows is not None
 
     @property
-    def parameters(self) -> list[Tensor]:
-        """Parameters that get gradients beside the model's."""
-        return [self._value]
+    def _value(self) -> Tensor:
+        return self.numbers.value
 
     def begin(self, annotator: IntArray | None, members: int, *, wanted: bool = True) -> None:
         """Prepare for a fit to answers by annotators `[P]`; new ones begin at 1."""
@@ -108,7 +106,7 @@ class AnnotatorTrust:
         if len(people) < 2:
             return
         missing = max(0, int(people[-1]) + 1 - len(self._value))
-        self._assign(torch.cat([self._value.detach(), self._value.new_ones(missing)]))
+        self.numbers.assign(torch.cat([self._value.detach(), self._value.new_ones(missing)]))
         self._rows = torch.from_numpy(people).to(self._value.device)
         self._anchored = len(people) < len(rows)
         # The prior, like a batch's loss, is a mean over answers and a sum over members.
@@ -125,7 +123,7 @@ class AnnotatorTrust:
         """Make a step along the gradients of a batch and of the prior, and clear them."""
         if self._rows is not None and self._value.grad is not None:
             self._value.grad += self._prior * (self._value.detach() - 1)
-            self._optimiser.step()
+            self.numbers.step()
         self._value.grad = None
 
     def normalise(self) -> None:
@@ -134,21 +132,6 @@ class AnnotatorTrust:
             size = self._value.detach()[self._rows].abs().mean().clamp(min=1 / LIMIT)
             with torch.no_grad():
                 self._value[self._rows] /= size
-
-    def snapshot(self) -> dict[str, Any]:
-        """Return the numbers, and the optimiser's moments, with which a fit continues."""
-        moments = self._optimiser.state_dict()["state"]
-        return {"value": self._value.detach().clone(), "moments": moments}
-
-    def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Restore a snapshot."""
-        self._assign(snapshot["value"].to(self._value.device))
-        state = self._optimiser.state_dict() | {"state": snapshot["moments"]}
-        self._optimiser.load_state_dict(state)
-
-    def _assign(self, value: Tensor) -> None:
-        self._value = value.detach().clone().requires_grad_()
-        self._optimiser = torch.optim.Adam([self._value], lr=LEARNING_RATE)
 
 
 def fit_trust(

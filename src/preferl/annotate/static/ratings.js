@@ -18,7 +18,7 @@ export class Ratings {
     this.waiting = new Map(); // side -> timer of a choice that is not on its way yet
     this.sending = Promise.resolve(); // changes reach the server in their order
     this.changes = 0; // of this pair, for undo
-    this.said = new Map(); // clip -> what is newer here than in queries that were fetched before
+    this.newer = new Map(); // clip -> what is newer here than in queries that were fetched before
     for (const side of SIDES) {
       const part = byId(`rate-${side}`);
       part?.addEventListener('change', () => this.later(side));
@@ -40,20 +40,20 @@ export class Ratings {
   }
 
   /** Show what this person says of the clips of a query. */
-  show({ left, right, said }) {
+  show({ left, right, rated }) {
     this.flush();
     this.changes = 0;
     this.clips = { a: clipOf(left), b: clipOf(right) };
     for (const side of SIDES) {
       const clip = this.clips[side];
-      this.mark(side, this.said.get(clip) ?? said[clip] ?? {});
+      this.mark(side, this.newer.get(clip) ?? rated[clip] ?? {});
     }
   }
 
-  mark(side, said) {
+  mark(side, row) {
     for (const kind of KINDS) {
       for (const button of buttons(side, kind)) {
-        button.checked = button.value === String(said[kind] ?? '');
+        button.checked = button.value === String(row[kind] ?? '');
       }
     }
   }
@@ -117,7 +117,7 @@ export class Ratings {
       outcome: chosen('outcome'),
     };
     this.changes += 1;
-    this.said.set(body.clip, body);
+    this.newer.set(body.clip, body);
     this.deliver('/api/rate', body, (reply) => this.announce(`Saved: clip ${side.toUpperCase()} ${words(reply)}.`));
   }
 
@@ -127,7 +127,7 @@ export class Ratings {
     this.changes -= 1;
     this.deliver('/api/unrate', { key: newKey() }, (reply) => {
       const side = SIDES.find((each) => this.clips[each] === reply.clip);
-      this.said.set(reply.clip, reply);
+      this.newer.set(reply.clip, reply);
       if (side) this.mark(side, reply);
       this.announce(side ? `Undone: clip ${side.toUpperCase()} ${words(reply)}.` : 'There is nothing to undo.');
     });

@@ -224,8 +224,8 @@ def export_segments(
 
     `preferl.data.load_comparisons` reads the folder. Beside what that needs it holds `clips`,
     the name of each segment in the table of answers, and `cut`, the episode and first step of
-    each and the episode of its last step, -1 where they are not known. What people now say of
-    single clips is there, too, if they said anything: `preferl.data.load_ratings` reads it.
+    each and the episode of its last step, -1 where they are not known. The current
+    ratings and outcomes are there, too, if there are any: `preferl.data.load_ratings` reads them.
 
     Comparisons without an answer are left out. A folder of preferl's is replaced.
 

@@ -54,9 +54,9 @@ NEEDED: Final = ("clip", "annotator", "rated_at", "key")
 def export_ratings(
     store: Store, project_id: int, path: Path | str, *, anonymous: bool = False
 ) -> int:
-    """Write all that people ever said of single clips, oldest first; return how many rows.
+    """Write all ratings and outcomes that people ever gave, oldest first; return how many rows.
 
-    Rows with `counts` are what people say now. The file and `anonymous` are as of
+    Rows with `counts` are current ones. The file and `anonymous` are as of
     `export_answers`.
 
     Raises:

@@ -16,7 +16,7 @@ VALUES = 5  # of ratings
 @final
 @dataclass(frozen=True)
 class PersonRatings:
-    """What one person has said of clips; shares and means of nothing are None."""
+    """The ratings and outcomes of one person; shares and means of nothing are None."""
 
     name: str
     ratings: int
@@ -28,7 +28,7 @@ class PersonRatings:
 @final
 @dataclass(frozen=True)
 class RatingReport:
-    """What people have said of clips, and how far they agree."""
+    """The ratings and outcomes of all people, and how far they agree."""
 
     clips: int  # with a rating or an outcome
     ratings: int
@@ -37,7 +37,7 @@ class RatingReport:
     success: float | None  # share of success among the outcomes
     rating_agreement: AgreementReport  # ordinal
     outcome_agreement: AgreementReport  # nominal
-    people: tuple[PersonRatings, ...]  # who have said anything
+    people: tuple[PersonRatings, ...]  # with a rating or an outcome
 
 
 def rating_report(
@@ -55,7 +55,7 @@ def rating_report(
         clip: `[R]` number of the clip, from 0 on.
         annotator: `[R]` row of `names`.
         rating: `[R]` 1 to 5, NaN where none was given.
-        outcome: `[R]` 1 for success, 0 for failure, NaN where neither was said.
+        outcome: `[R]` 1 for success, 0 for failure, NaN where none was given.
         names: of the annotators.
         rng: of the resamples behind intervals.
     """

@@ -1,0 +1,52 @@
+"""The likelihood of ratings: cumulative logits over ordered levels (proportional odds).
+
+McCullagh 1980, "Regression Models for Ordinal Data", section 2. White et al. 2024, "Rating-based
+Reinforcement Learning" also fit rewards to ratings of single clips.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def ordered_thresholds(free: Tensor) -> Tensor:
+    """Turn free numbers `[..., K]` into rising thresholds: the first, then gaps by softplus.
+
+    >>> ordered_thresholds(torch.tensor([-1.0, 0.0, 0.0])).tolist()  # softplus(0) is log 2
+    [-1.0, -0.30685281753540039, 0.38629436492919922]
+    """
+    return torch.cat([free[..., :1], F.softplus(free[..., 1:])], dim=-1).cumsum(-1)
+
+
+def rating_loss(
+    scores: Tensor, lower: Tensor, upper: Tensor, levels: Tensor, *, noise: float = 0.0
+) -> Tensor:
+    """Minus the logarithm of the probability of each rating, `[..., R]`.
+
+    A clip with score `s` gets at most level `k` with probability `sigmoid(t_k - s)`. So a level
+    between the thresholds `lower` and `upper` has probability
+    `noise / levels + (1 - noise) (sigmoid(upper - s) - sigmoid(lower - s))`. An outcome is a
+    rating of two levels: success has probability `sigmoid(s - t)` without noise.
+
+    Args:
+        scores: `[..., R]` scores of the rated clips, as in the logits of comparisons.
+        lower: `[..., R]` threshold below each rating's level; minus infinity below the lowest.
+        upper: `[..., R]` threshold above the level, more than `lower`; infinity above the highest.
+        levels: `[R]` how many levels the rating's scale has.
+        noise: share of ratings taken to be random, in [0, 1), each level equally often.
+
+    >>> loss = rating_loss(
+    ...     torch.tensor([0.0, 0.0]), torch.tensor([-1.0, 1.0]), torch.tensor([1.0, torch.inf]),
+    ...     torch.tensor([3, 3]))
+    >>> (-loss).exp().round(decimals=4).tolist()  # sigmoid(1) - sigmoid(-1), and sigmoid(-1)
+    [0.4620999991893768, 0.2689000070095062]
+    """
+    # sigmoid(a) - sigmoid(b) = sigmoid(a) sigmoid(-b) (1 - exp(b - a)), exact in log space.
+    width = torch.log(-torch.expm1(lower - upper))
+    log_probability = F.logsigmoid(upper - scores) + F.logsigmoid(scores - lower) + width
+    if not noise:
+        return -log_probability
+    random = math.log(noise) - torch.log(levels)
+    return -torch.logaddexp(random, math.log1p(-noise) + log_probability)

@@ -1,0 +1,124 @@
+"""Thresholds between the levels of ratings and outcomes, fitted together with a reward."""
+
+from dataclasses import dataclass
+from typing import Final, Self, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from preferl.data.ratings import Ratings
+from preferl.data.segments import Segments
+from preferl.functional.ordinal import ordered_thresholds, rating_loss
+from preferl.shapes import BoolArray, FloatArray, IntArray
+from preferl.training.fitted_numbers import FittedNumbers
+
+RATING_THRESHOLDS: Final = 4
+"""Thresholds between ratings of 1 to 5."""
+
+FAILURE: Final = 6
+"""Place of the lower bound of failure; that of success follows."""
+
+BOUNDS: Final = 9
+"""Bounds of levels per person: -inf, the four thresholds of ratings, inf; -inf, that of outcomes,
+inf. The lower bound of a rating `r` has place `r - 1`; the upper bound follows."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class RatedClips:
+    """Ratings and outcomes as `Q` answers, all ratings before all outcomes.
+
+    Attributes:
+        segments: the rated clips alone.
+        row: `[Q]` row of `Ratings`; a row with a rating and an outcome makes two answers.
+        clip: `[Q]` row of `segments`.
+        level: `[Q]` place of the answer's lower bound, see `BOUNDS`, plus `BOUNDS` for each person
+            before its own.
+    """
+
+    segments: Segments
+    row: IntArray
+    clip: IntArray
+    level: IntArray
+
+    @property
+    def is_rating(self) -> BoolArray:
+        """`[Q]` true for ratings, false for outcomes."""
+        return self.level % BOUNDS < FAILURE
+
+    @classmethod
+    def of(cls, ratings: Ratings, *, shared: bool) -> Self:
+        """Make answers of ratings; if `shared`, all people have the thresholds of the first."""
+        rated = np.flatnonzero(~np.isnan(ratings.rating))
+        judged = np.flatnonzero(~np.isnan(ratings.outcome))
+        level = np.append(ratings.rating[rated] - 1, FAILURE + ratings.outcome[judged])
+        row = np.append(rated, judged)
+        used, clip = np.unique(ratings.clip[row], return_inverse=True)
+        person = 0 if shared else ratings.annotator[row]
+        return cls(ratings.segments.select(used), row, clip, BOUNDS * person + level.astype(int))
+
+
+@final
+class Thresholds:
+    """Thresholds of ratings and outcomes: `[E, A, 5]` for each member and person.
+
+    The first four are those of ratings, in rising order; the last is that of outcomes. If people
+    share thresholds, there is one person.
+
+    Attributes:
+        numbers: the free numbers from which `ordered_thresholds` makes thresholds.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.numbers = FittedNumbers(torch.zeros(0, 0, 5, device=device))
+
+    def begin(self, level: Tensor, scores: Tensor) -> None:
+        """Prepare for a fit to ratings at `level` `[Q]` of clips with `scores` `[E, Q]`.
+
+        New people's thresholds begin where they would be if all clips had the mean score, so that
+        all levels are as frequent as in all ratings, with half a rating of each level added.
+        """
+        people = int(level.max()) // BOUNDS + 1
+        before = self.numbers.value.detach()
+        missing = people - before.shape[1]
+        if missing <= 0:
+            return
+        count = torch.bincount(level % BOUNDS, minlength=BOUNDS) + 0.5
+        is_outcome = level % BOUNDS >= FAILURE
+        parts = []
+        for rows, counts in ((~is_outcome, count[:5]), (is_outcome, count[FAILURE:-1])):
+            share = counts.cumsum(0)[:-1] / counts.sum()
+            centre = scores[:, rows].sum(1, keepdim=True) / rows.sum().clamp(min=1)
+            thresholds = centre + torch.logit(share)
+            gaps = torch.log(torch.expm1(thresholds.diff()))
+            parts += [thresholds[:, :1], gaps]
+        free = torch.cat(parts, dim=1)[:, None].expand(-1, missing, -1)  # [E, 5] to [E, A, 5]
+        self.numbers.assign(free if people == missing else torch.cat([before, free], dim=1))
+
+    def table(self) -> Tensor:
+        """Return the thresholds `[E, A, 5]`."""
+        of_ratings, of_outcomes = self.numbers.value.split([RATING_THRESHOLDS, 1], dim=-1)
+        return torch.cat([ordered_thresholds(of_ratings), of_outcomes], dim=-1)
+
+    def loss(self, scores: Tensor, level: Tensor, *, noise: float) -> Tensor:
+        """Compute the loss `[E, B]` of ratings at `level` `[B]`; 0 where it is -1, a comparison."""
+        table = self.table()
+        most = torch.full_like(table[..., :1], torch.inf)
+        of_ratings, of_outcomes = table.split([RATING_THRESHOLDS, 1], dim=-1)
+        bounds = torch.cat([-most, of_ratings, most, -most, of_outcomes, most], dim=-1).flatten(1)
+        place = level.clamp(min=0)
+        levels = torch.where(place % BOUNDS < FAILURE, RATING_THRESHOLDS + 1, 2)
+        losses = rating_loss(scores, bounds[:, place], bounds[:, place + 1], levels, noise=noise)
+        return torch.where(level < 0, 0.0, losses)
+
+    def expected(self, scores: Tensor, level: Tensor) -> Tensor:
+        """Predict ratings from 0 to 4, and the probability of success for outcomes, `[E, B]`."""
+        above = torch.sigmoid(scores[..., None] - self.table()[:, level // BOUNDS])  # [E, B, 5]
+        is_outcome = level % BOUNDS >= FAILURE
+        return torch.where(is_outcome, above[..., -1], above[..., :-1].sum(-1))
+
+    def to_lists(self) -> tuple[list[list[list[float]]], list[list[float]]]:
+        """Return plain thresholds of ratings `[E, A, 4]` and of outcomes `[E, A]`."""
+        table: FloatArray = self.table().detach().cpu().double().numpy().round(6)
+        return table[..., :-1].tolist(), table[..., -1].tolist()
