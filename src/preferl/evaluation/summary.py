@@ -111,29 +111,32 @@ def fit_page(
     best = int(episodes.returns.argmax())
     shown = FilmedEpisode(episodes[best : best + 1], None, 30)
     unseen = fit.validated_on or "left out"
-    figures = (
-        accuracy_figure(
+    figures = [_episode_figure(reward, episodes, best, unit)]
+    if fit.pairs:
+        curves = accuracy_figure(
             {"trained on": fit.train_accuracy, unseen: fit.validation_accuracy},
             f"Accuracy by epoch; the reward predicts {fit.trained_accuracy:.0%} of the answers "
             f"trained on and {fit.held_out_in_words}.",
             "Share of decided answers on the side that the reward expects. Left out of training "
             "are held-out answers, or else the third that each member's bootstrap misses.",
-        ),
-        _episode_figure(reward, episodes, best, unit),
-    )
+        )
+        figures.insert(0, curves)
     words = fit.held_out_in_words
     note = words.partition(" of ")[2] or words
-    facts = (
+    facts = [
         Fact("Left-out accuracy", percent(fit.held_out_accuracy), note),
         Fact("Answers", f"{fit.pairs:,}", f"{labels.ties} equal, {labels.dropped} dropped"),
         Fact("Members", f"{fit.members}", f"{fit.seconds:.1f} s of fitting"),
-    )
+    ]
+    if fit.ratings is not None:
+        rated = f"{fit.ratings.ratings:,} and {fit.ratings.outcomes:,}"
+        facts.append(Fact("Ratings and outcomes", rated, fit.ratings.in_words))
     return Report(
         title,
         lead=f"Fitted to {fit.pairs:,} answers about {source}. Left-out accuracy is the share of "
         "decided answers, not learned from, that it predicts.",
-        facts=facts,
-        sections=(Section("The fit", figures=figures), attention_section(reward, shown)),
+        facts=tuple(facts),
+        sections=(Section("The fit", figures=tuple(figures)), attention_section(reward, shown)),
         details=details,
     )
 

@@ -416,7 +416,7 @@ class RewardTrainer:
         out_of_bag = weighted((bootstrap == 0).astype(np.float64))
         if rated is not None:
             scores = self._logits(windows, answers)[:, len(train) :]
-            self.thresholds.begin(answers.level[len(train) :], scores)
+            self.thresholds.begin(torch.from_numpy(rated.level).to(device), scores)
         whose = None if answers.annotator is None else answers.annotator.cpu().numpy()
         self.trust.begin(whose, self.model.members, wanted=self.config.trust)
         given = np.append(places >= 0, np.ones(len(answers) - len(train), bool))
@@ -815,16 +815,17 @@ class RewardTrainer:
         if not seen.any():
             return report
         scores = self._logits(data.windows, answers, world=self.world)
-        losses = self.thresholds.loss(scores, answers.level, noise=self.noise)
-        expected = self.thresholds.expected(scores, answers.level)
+        level = torch.from_numpy(data.rated.level).to(self.model.device)
+        losses = self.thresholds.loss(scores, level, noise=self.noise)
+        expected = self.thresholds.expected(scores, level)
         predicted = ((expected * votes).sum(0) / votes.sum(0)).cpu().numpy()
-        level = data.rated.level % BOUNDS
+        levels = data.rated.level % BOUNDS
         return replace(
             report,
             held_out=int(seen.sum()),
             loss=float(losses[votes].mean()),
-            rating_tau=_rank_agreement(predicted, level, seen & is_rating),
-            outcome_tau=_rank_agreement(predicted, level, seen & ~is_rating),
+            rating_tau=_rank_agreement(predicted, levels, seen & is_rating),
+            outcome_tau=_rank_agreement(predicted, levels, seen & ~is_rating),
         )
 
     def _identity(self, data: FitData) -> dict[str, Any]:
