@@ -22,8 +22,8 @@ def filled(empty_store, tmp_path):
         project = store.projects.create("dots", question="Which is better?").id
     with sqlite3.connect(folder / "labels.db") as database:
         database.executemany(
-            "INSERT INTO annotator (project_id, name, role, secret_hash, created_at)"
-            " VALUES (?, ?, 'annotator', ?, 0)",
+            "INSERT INTO annotator (project_id, name, role, secret_hash, created_at, is_model)"
+            " VALUES (?, ?, 'annotator', ?, 0, false)",
             [(project, f"person {n}", f"{n:064d}") for n in range(200)],
         )
     database.close()
