@@ -10,24 +10,12 @@ from hashlib import blake2b
 
 import torch
 
+from helpers.tiny_runs import tiny
 from preferl.feedback import PromptTeacher
-from preferl.models import MLPRewardConfig
-from preferl.online import OnlineConfig, PPOConfig, run_online
+from preferl.online import run_online
 from preferl.online.configs import EvaluationConfig
-from preferl.training import RewardTrainerConfig
 
-CONFIG = OnlineConfig(
-    eval_every=0,
-    environments=2,
-    steps=1_000,
-    comparisons=40,
-    iterations=4,
-    segment_length=10,
-    initial_steps=300,
-    algorithm=PPOConfig(n_steps=50, batch_size=50, n_epochs=1),
-    model=MLPRewardConfig(hidden=(8,), members=2),
-    trainer=RewardTrainerConfig(epochs=1),
-)
+CONFIG = tiny(comparisons=40, iterations=4, initial_steps=300)
 EVALUATION = EvaluationConfig(episodes=1, queries=10, oracle=False, clip_steps=0)
 
 

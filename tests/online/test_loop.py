@@ -6,25 +6,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from helpers.tiny_runs import tiny
 from preferl.errors import ConfigError, DataError
 from preferl.feedback import ScriptedTeacher
-from preferl.models import MLPRewardConfig
-from preferl.online import OnlineConfig, PPOConfig, SACConfig, learn_from_preferences
+from preferl.online import PPOConfig, learn_from_preferences
 from preferl.online.loop import PreferenceLoop, build_parts
-from preferl.training import RewardTrainerConfig
 
-TINY = OnlineConfig(
-    eval_every=0,
-    environments=2,
-    steps=1_600,
-    comparisons=17,
-    iterations=3,
-    segment_length=10,
-    initial_steps=400,
-    algorithm=PPOConfig(n_steps=100, batch_size=50, n_epochs=2),
-    model=MLPRewardConfig(hidden=(8,), members=2),
-    trainer=RewardTrainerConfig(epochs=2),
-)
+TINY = tiny(steps=1_600, comparisons=17, iterations=3, algorithm=PPOConfig(100, 50, 1))
 
 
 @pytest.fixture(scope="module")
@@ -56,24 +44,6 @@ def test_reward_is_normalised_over_experience(report):
 def test_the_reward_knows_its_likelihood(report):
     assert report.reward.likelihood == report.iterations[-2].fit.likelihood
     assert report.reward.likelihood.scale != 1
-
-
-def test_informative_sampler_and_sac_relabel():
-    config = replace(
-        TINY,
-        sampler="informative",
-        oversampling=3,
-        algorithm=SACConfig(learning_starts=50, batch_size=16, hidden=(8,), train_freq=8),
-        pessimism=0.5,
-    )
-    report = learn_from_preferences(config)
-    buffer = report.learner.algorithm.replay_buffer
-    filled = buffer.size()
-    rows = np.s_[: min(filled, 50)]
-    observations = buffer.observations[rows].reshape(-1, 1, 3)
-    actions = 2 * buffer.actions[rows].reshape(-1, 1, 1)  # stored in [-1, 1]
-    expected = report.reward(observations, actions, np.ones((len(actions), 1), bool))
-    np.testing.assert_allclose(buffer.rewards[rows].ravel(), expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("sampler", ["k_center", "k_center_entropy", "covering"])

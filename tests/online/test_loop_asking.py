@@ -2,40 +2,28 @@
 
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
 from gymnasium.spaces import Box
 
 from helpers.resumable_runs import assert_same, everything
+from helpers.tiny_runs import KilledError, tiny
 from preferl.data import Episodes, join
 from preferl.feedback import InstantFeedback, ScriptedTeacher, UniformPairs
-from preferl.models import MLPReward, MLPRewardConfig
-from preferl.online import OnlineConfig, PPOConfig, learn_from_preferences
-from preferl.online.reports import OnlineReport
+from preferl.models import MLPReward
+from preferl.online import OnlineConfig, learn_from_preferences
 from preferl.training import RewardTrainer, RewardTrainerConfig
 
-TINY = OnlineConfig(
-    eval_every=0,
-    environments=2,
-    steps=1_000,
+TINY = tiny(
     comparisons=13,
     iterations=3,
-    segment_length=10,
     initial_steps=300,
-    algorithm=PPOConfig(n_steps=50, batch_size=50, n_epochs=2),
-    model=MLPRewardConfig(hidden=(8,), members=2),
-    trainer=RewardTrainerConfig(epochs=2),
     teacher=ScriptedTeacher.skip(margin=0.6),
     sampler="k_center_disagreement",
     oversampling=4,
     max_comparisons=8,
 )
-
-
-class KilledError(BaseException):
-    """Stands for a program that ends here."""
 
 
 @dataclass
@@ -48,7 +36,7 @@ class Noting:
     policies: list[tuple[float, float]] = field(default_factory=list)
     answers: list[float] = field(default_factory=list)
 
-    def __call__(self, shown: Any, rng: np.random.Generator) -> Any:
+    def __call__(self, shown, rng):
         if len(self.asked) == self.until:
             raise KilledError
         self.asked.append(len(shown))
@@ -56,12 +44,12 @@ class Noting:
         self.answers.extend(given[~np.isnan(given)].tolist())
         return given
 
-    def adapted(self, typical: float, worst: float) -> "Noting":
+    def adapted(self, typical, worst):
         self.policies.append((typical, worst))
         return replace(self, teacher=self.teacher.adapted(typical, worst))
 
 
-def episodes(*rewards: float, length: int = 1_000) -> Episodes:
+def episodes(*rewards, length=1_000):
     """An episode for each reward, which every step of it has."""
     count = length * len(rewards)
     block = np.zeros((count, 1))
@@ -78,19 +66,19 @@ class Acting:
 
     steps = 0
 
-    def __init__(self, *pieces: Episodes) -> None:
+    def __init__(self, *pieces):
         self.pieces = list(pieces)
 
-    def learn(self, steps: int) -> Episodes:
+    def learn(self, steps):
         return self.pieces.pop(0)
 
     explore = learn
 
-    def set_reward(self, reward: Any) -> None:
+    def set_reward(self, reward):
         """Nothing that is done depends on it."""
 
 
-def rounds(*pieces: Episodes, queries: int, **given: Any) -> OnlineReport:
+def rounds(*pieces, queries, **given):
     """Put so many queries after each piece of experience; return the run's report."""
     box = Box(-np.inf, np.inf, (1,))
     parts = {name: given.pop(name) for name in ("teacher", "feedback", "sampler") if name in given}
@@ -141,7 +129,7 @@ def test_a_segment_is_no_more_than_an_episode():
 def test_others_are_asked_for_what_a_script_declines():
     declines = iter([3, 1, 0])
 
-    def teacher(shown: Any, rng: np.random.Generator) -> Any:
+    def teacher(shown, rng):
         count = next(declines)
         return np.where(np.arange(len(shown)) < count, np.nan, 1.0)
 
@@ -155,7 +143,7 @@ def test_others_are_asked_for_what_a_script_declines():
 def test_attempts_choose_among_as_many_candidates_as_the_sampler_wants():
     seen = []
 
-    def sampler(segments: Any, count: int, rng: np.random.Generator) -> Any:
+    def sampler(segments, count, rng):
         seen.append((len(segments), count))
         return UniformPairs()(segments, count, rng)
 
@@ -171,7 +159,7 @@ def test_attempts_choose_among_as_many_candidates_as_the_sampler_wants():
 
 
 @cache
-def undisturbed() -> tuple[OnlineReport, Noting, dict[str, Any]]:
+def undisturbed():
     noting = Noting(TINY.teacher)
     report = learn_from_preferences(TINY, teacher=noting)
     return report, noting, everything(report.learner.algorithm)
@@ -200,7 +188,7 @@ def test_an_interrupted_run_reports_answers_that_it_had_not_come_to_again(tmp_pa
     with pytest.raises(KilledError):
         learn_from_preferences(config, teacher=noting, checkpoints=tmp_path)
 
-    def interrupting(segments: Any, count: int, rng: np.random.Generator) -> Any:
+    def interrupting(segments, count, rng):
         raise KeyboardInterrupt
 
     report = learn_from_preferences(config, sampler=interrupting, checkpoints=tmp_path)

@@ -1,7 +1,8 @@
 """Runs in environments that nobody registered: as classes, in processes, with pictures."""
 
 import json
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -9,10 +10,9 @@ from stable_baselines3.common.vec_env import SubprocVecEnv
 
 from helpers import gardens
 from helpers.gardens import Garden
+from helpers.tiny_runs import tiny
 from preferl.errors import ConfigError, ResumeError
 from preferl.online import (
-    OnlineConfig,
-    PPOConfig,
     learn_from_preferences,
     run_online,
 )
@@ -20,22 +20,20 @@ from preferl.online.configs import EvaluationConfig
 from preferl.store.rendering.frames import RecordedFrames
 from preferl.store.stages import PICTURE_BYTES
 
-SMALL = {
-    "eval_every": 0,
-    "steps": 400,
-    "initial_steps": 200,
-    "iterations": 1,
-    "comparisons": 4,
-    "environments": 2,
-    "segment_length": 5,
-    "initial_epochs": 1,
-    "algorithm": PPOConfig(n_steps=50, batch_size=50, n_epochs=1),
-}
+SMALL = tiny(
+    env=Garden,
+    steps=400,
+    initial_steps=200,
+    iterations=1,
+    comparisons=4,
+    segment_length=5,
+    initial_epochs=1,
+)
 EVALUATION = EvaluationConfig(episodes=2, oracle=True, queries=4, clip_steps=2)
 
 
 def test_a_class_is_taught_evaluated_and_filmed(tmp_path):
-    config = OnlineConfig(env=Garden, env_kwargs={"speed": 0.3}, max_episode_steps=10, **SMALL)
+    config = replace(SMALL, env_kwargs={"speed": 0.3}, max_episode_steps=10)
     result = run_online(config, tmp_path / "run", evaluation=EVALUATION)
     assert result["env"] == "helpers.gardens:Garden"
     assert set(result["policies"]) == {"random", "taught", "oracle"}
@@ -47,14 +45,10 @@ def test_a_class_is_taught_evaluated_and_filmed(tmp_path):
         run_online(config, tmp_path / "run", evaluation=EVALUATION, resume=True)
 
 
-def interrupt(report):
-    raise KeyboardInterrupt
-
-
 def test_copies_act_in_processes_as_they_act_here():
     found = {}
     for kind in ("dummy", "subproc"):
-        config = OnlineConfig(env=Garden, vec_env=kind, **SMALL)
+        config = replace(SMALL, vec_env=kind)
         report = learn_from_preferences(config)
         venv = report.learner.env.unwrapped
         assert isinstance(venv, SubprocVecEnv) == (kind == "subproc")
@@ -67,27 +61,27 @@ class Fickle(Garden):
     """Episodes of twenty steps, or of three where an evaluation seeds it; `left` are open."""
 
     left: ClassVar[set[int]] = set()
+    limit = 20
 
-    def __init__(self, render_mode: str | None = None) -> None:
+    def __init__(self, render_mode=None):
         super().__init__(render_mode)
-        self.limit = 20
         self.left.add(id(self))
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+    def reset(self, *, seed=None, options=None):
         if seed is not None:
             self.limit = 20 if seed < 10_000 else 3
         return super().reset(seed=seed, options=options)
 
-    def step(self, action: Any) -> Any:
+    def step(self, action):
         *others, _, info = super().step(action)
         return *others, self.time >= self.limit, info
 
-    def close(self) -> None:
+    def close(self):
         self.left.discard(id(self))
 
 
 def test_a_run_closes_its_environments_and_may_be_evaluated_on_shorter_episodes(tmp_path):
-    result = run_online(OnlineConfig(env=Fickle, **SMALL), tmp_path / "run", evaluation=EVALUATION)
+    result = run_online(replace(SMALL, env=Fickle), tmp_path / "run", evaluation=EVALUATION)
     assert set(result["policies"]["taught"]["lengths"]) == {3}
     assert result["reward"]["accuracy"] is not None
     assert not Fickle.left
@@ -97,7 +91,7 @@ def test_a_run_that_fails_closes_its_environments(tmp_path):
     def fail(report):
         raise KeyError
 
-    config = OnlineConfig(env=Fickle, **SMALL)
+    config = replace(SMALL, env=Fickle)
     with pytest.raises(KeyError):
         run_online(config, tmp_path / "run", evaluation=EVALUATION, on_iteration=fail)
     assert not Fickle.left
@@ -106,12 +100,12 @@ def test_a_run_that_fails_closes_its_environments(tmp_path):
 def test_environments_are_refused_before_anything_is_made(tmp_path):
     for env in (gardens.OldStep, gardens.nothing, "helpers.gardens:Gardn"):
         with pytest.raises(ConfigError, match="environment"):
-            run_online(OnlineConfig(env=env, **SMALL), tmp_path / "run", evaluation=EVALUATION)
+            run_online(replace(SMALL, env=env), tmp_path / "run", evaluation=EVALUATION)
     assert not (tmp_path / "run").exists()
 
 
 def test_pictures_are_recorded_while_the_agent_acts():
-    report = learn_from_preferences(OnlineConfig(env=Garden, states=True, **SMALL))
+    report = learn_from_preferences(replace(SMALL, states=True))
     segments = report.comparisons.segments
     assert segments.states.shape == (segments.steps, PICTURE_BYTES)
     pictures = list(RecordedFrames()(segments, 0))

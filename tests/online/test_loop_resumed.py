@@ -2,39 +2,29 @@
 
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from helpers.resumable_runs import assert_same, everything
+from helpers.tiny_runs import KilledError, die_in, tiny
 from preferl.errors import CheckpointError, ConfigError
 from preferl.feedback import AnswerFilter, InstantFeedback, PseudoLabels, ScriptedTeacher
-from preferl.models import LSTMRewardConfig, MLPRewardConfig
-from preferl.online import OnlineConfig, PPOConfig, SACConfig, learn_from_preferences
-from preferl.online.reports import IterationReport, OnlineReport
+from preferl.models import LSTMRewardConfig
+from preferl.online import SACConfig, learn_from_preferences
 from preferl.training import RewardTrainerConfig
 
-TINY = OnlineConfig(
-    eval_every=0,
-    environments=2,
-    steps=1_000,
-    comparisons=13,
-    iterations=3,
-    segment_length=10,
-    initial_steps=300,
-    algorithm=PPOConfig(n_steps=50, batch_size=50, n_epochs=2),
-    model=MLPRewardConfig(hidden=(8,), members=2),
-    trainer=RewardTrainerConfig(epochs=2),
-    teacher=ScriptedTeacher(error_rate=0.3),
+TINY = tiny(
+    comparisons=13, iterations=3, initial_steps=300, teacher=ScriptedTeacher(error_rate=0.3)
 )
+SAC = SACConfig(buffer_size=300, learning_starts=50, batch_size=16, hidden=(8,))
 CONFIGS = {
     "ppo": TINY,
     "sac": replace(
         TINY,
         steps=500,
-        algorithm=SACConfig(buffer_size=300, learning_starts=50, batch_size=16, hidden=(8,)),
+        algorithm=SAC,
         sampler="informative",
         oversampling=2,
         pessimism=0.5,
@@ -44,7 +34,7 @@ CONFIGS = {
         steps=500,
         before="entropy",
         normalise_observations=True,
-        algorithm=SACConfig(buffer_size=300, learning_starts=50, batch_size=16, hidden=(8,)),
+        algorithm=SAC,
     ),
     "rime-surf": replace(
         TINY,
@@ -66,26 +56,17 @@ CONFIGS = {
 }
 
 
-class KilledError(Exception):
-    """Stands for a program that ends here."""
-
-
 @cache
-def undisturbed(name: str) -> tuple[OnlineReport, dict[str, Any]]:
+def undisturbed(name):
     report = learn_from_preferences(CONFIGS[name])
     assert np.ptp(report.reward.member_rewards(report.experience)) > 1e-3
     return report, everything(report.learner.algorithm)
 
 
-def killed(config: OnlineConfig, folder: Path, turn: int) -> None:
+def killed(config, folder, turn, **more):
     """A run that ends in a turn, after its answers were given."""
-
-    def end(report: IterationReport) -> None:
-        if report.iteration == turn:
-            raise KilledError
-
     with pytest.raises(KilledError):
-        learn_from_preferences(config, on_iteration=end, checkpoints=folder)
+        learn_from_preferences(config, on_iteration=die_in(turn), checkpoints=folder, **more)
 
 
 @pytest.mark.filterwarnings("ignore::preferl.online.wrappers.feedback_config.VariableLengthWarning")
@@ -97,12 +78,8 @@ def test_a_run_that_was_killed_comes_to_the_same(tmp_path, name, turn):
     report = learn_from_preferences(CONFIGS[name], checkpoints=tmp_path)
     assert_same(everything(report.learner.algorithm), numbers)
     assert report.env_steps == expected.env_steps
-    assert [one.iteration for one in report.iterations] == [
-        one.iteration for one in expected.iterations
-    ]
-    assert [one.mean_return for one in report.iterations] == pytest.approx(
-        [one.mean_return for one in expected.iterations], abs=0, nan_ok=True
-    )
+    courses = [[(i.iteration, i.mean_return) for i in r.iterations] for r in (report, expected)]
+    np.testing.assert_array_equal(*courses)
     np.testing.assert_array_equal(report.comparisons.preference, expected.comparisons.preference)
     np.testing.assert_array_equal(
         report.comparisons.segments.observations, expected.comparisons.segments.observations
@@ -116,7 +93,7 @@ def test_a_run_that_was_killed_comes_to_the_same(tmp_path, name, turn):
 
 def test_a_finished_run_has_nothing_left_to_do(tmp_path):
     first = learn_from_preferences(TINY, checkpoints=tmp_path)
-    seen: list[IterationReport] = []
+    seen = []
     again = learn_from_preferences(TINY, checkpoints=tmp_path, on_iteration=seen.append)
     assert seen == []
     assert (again.env_steps, len(again.iterations)) == (first.env_steps, len(first.iterations))
@@ -127,7 +104,7 @@ def test_answers_after_the_last_checkpoint_are_kept_and_not_asked_for_again(tmp_
     expected, numbers = undisturbed("ppo")
     given = []
 
-    def asked(comparisons: Any) -> None:
+    def asked(comparisons):
         given.append(comparisons)
         if len(given) == 2:
             raise KilledError
@@ -147,35 +124,18 @@ def test_other_settings_are_refused_by_name(tmp_path):
         learn_from_preferences(replace(TINY, segment_length=8), checkpoints=tmp_path)
 
 
-class Learner:
-    """Nobody knows where it stands."""
-
-
 def test_a_learner_that_cannot_be_saved_is_refused(tmp_path):
+    class Learner:
+        pass
+
     with pytest.raises(ConfigError, match=r"`snapshot` and `restore`.*got Learner"):
-        learn_from_preferences(
-            TINY,
-            learner=Learner(),  # type: ignore[arg-type]
-            trainer=object(),  # type: ignore[arg-type]
-            checkpoints=tmp_path,
-        )
+        learn_from_preferences(TINY, learner=Learner(), trainer=object(), checkpoints=tmp_path)
 
 
 def test_feedback_of_ones_own_keeps_its_answers_itself(tmp_path):
-    class Own:
-        def __init__(self) -> None:
-            self.inner = InstantFeedback(ScriptedTeacher.oracle(), 0)
-            self.ask = self.inner.ask
-            self.comparisons = self.inner.comparisons
-
-    own = Own()
-
-    def end(report: IterationReport) -> None:
-        if report.iteration == 1:
-            raise KilledError
-
-    with pytest.raises(KilledError):
-        learn_from_preferences(TINY, feedback=own, on_iteration=end, checkpoints=tmp_path)
+    inner = InstantFeedback(ScriptedTeacher.oracle(), 0)
+    own = SimpleNamespace(ask=inner.ask, comparisons=inner.comparisons)
+    killed(TINY, tmp_path, 1, feedback=own)
     report = learn_from_preferences(TINY, feedback=own, checkpoints=tmp_path)
     assert len(report.iterations) == 4
     assert report.comparisons is own.comparisons()

@@ -5,23 +5,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from helpers.tiny_runs import tiny
 from preferl.data.validation import VALIDATION, validation_split
 from preferl.feedback import ScriptedTeacher
 from preferl.models import MLPRewardConfig
-from preferl.online import OnlineConfig, PPOConfig, learn_from_preferences
+from preferl.online import learn_from_preferences
 from preferl.store.clips import clip_ids
 from preferl.training import AdaptivePenalty, RewardTrainer, RewardTrainerConfig
 
-TINY = OnlineConfig(
-    eval_every=0,
-    environments=2,
+TINY = tiny(
     steps=1_200,
     comparisons=60,
     iterations=3,
-    segment_length=10,
-    initial_steps=400,
     validation=0.3,
-    algorithm=PPOConfig(n_steps=100, batch_size=50, n_epochs=1),
     model=MLPRewardConfig(hidden=(16,), members=3),
     trainer=RewardTrainerConfig(epochs=20),
     teacher=ScriptedTeacher.oracle(),
@@ -67,25 +63,20 @@ def test_the_report_has_the_accuracy_on_them_and_how_many_they_are():
     report = learn_from_preferences(TINY)
     *asked, last = report.iterations
     assert last.validation is None
-    assert [one.validation.answers for one in asked] == sorted(
-        one.validation.answers for one in asked
-    )
+    counts = [one.validation.answers for one in asked]
+    assert counts == sorted(counts)
     found = asked[-1].validation
     assert 5 < found.decided <= found.answers < 30
     assert found.answers + asked[-1].fit.pairs <= 60
-    names = clip_ids(report.comparisons.segments)
     answers = report.comparisons
-    pairs = ((names[one], names[other]) for one, other in answers.pairs.tolist())
-    held_out = answers[np.array(validation_split(pairs, 0.3)) == VALIDATION]
-    scores = report.reward.scores(held_out.segments)[
-        :, held_out.pairs
-    ]  # [E, P, 2], by the last fit
+    names = np.array(clip_ids(answers.segments))[answers.pairs].tolist()
+    held_out = answers[np.array(validation_split(names, 0.3)) == VALIDATION]
+    scores = report.reward.scores(held_out.segments)[:, held_out.pairs]  # [E, P, 2], last fit
     odds = report.reward.likelihood.scale * (scores[..., 0] - scores[..., 1])
     first = (1 / (1 + np.exp(-odds))).mean(0) > 0.5
     assert found.answers == len(held_out)
     assert found.accuracy == pytest.approx((first == (held_out.preference > 0.5)).mean())
-    low, high = found.interval
-    assert low < found.accuracy < high < 1
+    assert found.interval[0] < found.accuracy < found.interval[1] < 1
     metrics = asked[-1].metrics()
     assert metrics["reward/held_out_accuracy"] == found.accuracy
     assert metrics["reward/held_out_answers"] == found.decided
@@ -128,11 +119,3 @@ def test_entropy_and_deviation_are_of_new_queries_before_they_are_learned_from()
         assert one.query_deviation > 0
         assert one.metrics()["feedback/entropy"] == one.query_entropy
         assert one.metrics()["feedback/deviation"] == one.query_deviation
-
-
-def test_clips_that_repeat_are_warned_of_once(caplog):
-    learn_from_preferences(replace(TINY, comparisons=300, initial_fraction=0.6))
-    assert caplog.text.count("Clips repeat one another: each step is shown 9.0 times") == 1
-    caplog.clear()
-    learn_from_preferences(TINY)
-    assert not caplog.text

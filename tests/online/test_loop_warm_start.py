@@ -7,30 +7,19 @@ import pytest
 from gymnasium.spaces import Box
 
 from helpers.resumable_runs import assert_same, everything
+from helpers.tiny_runs import KilledError, die_in, tiny
 from preferl.data import load_comparisons, sample_segments, save_comparisons
 from preferl.errors import CheckpointError, ConfigError, SpaceError
 from preferl.evaluation import RandomPolicy
 from preferl.feedback import InstantFeedback, ScriptedTeacher, UniformPairs
 from preferl.models import MLPRewardConfig
-from preferl.online import OnlineConfig, PPOConfig, learn_from_preferences, record, run_online
+from preferl.online import learn_from_preferences, record, run_online
 from preferl.online.configs import EvaluationConfig, WarmStartConfig
 from preferl.online.loop import ATTEMPTS
 from preferl.testing import make_comparisons
 from preferl.training import AdaptivePenalty, RewardTrainerConfig, load_reward
 
-TINY = OnlineConfig(
-    eval_every=0,
-    environments=2,
-    steps=1_000,
-    comparisons=12,
-    iterations=2,
-    segment_length=10,
-    initial_steps=400,
-    algorithm=PPOConfig(n_steps=100, batch_size=50, n_epochs=1),
-    model=MLPRewardConfig(hidden=(16,), members=2),
-    trainer=RewardTrainerConfig(epochs=2),
-    teacher=ScriptedTeacher.oracle(),
-)
+TINY = tiny(model=MLPRewardConfig(hidden=(16,), members=2), teacher=ScriptedTeacher.oracle())
 EVALUATION = EvaluationConfig(episodes=2, oracle=False, queries=20, clip_steps=0)
 
 
@@ -83,20 +72,6 @@ def test_no_query_need_be_put_where_there_are_answers(pendulum):
     assert report.reward is not None
 
 
-def test_queries_are_about_given_episodes_too(pendulum):
-    episodes, _ = pendulum
-    shown = []
-
-    def sampler(segments, count, rng):
-        shown.append(segments.steps)
-        return UniformPairs()(segments, count, rng)
-
-    learn_from_preferences(replace(TINY, buffer_steps=2_500), episodes=episodes, sampler=sampler)
-    assert shown[0] == episodes.steps + 400
-    learn_from_preferences(replace(TINY, buffer_steps=300), episodes=episodes, sampler=sampler)
-    assert shown[2] <= 600, "the oldest episodes make room"
-
-
 def test_data_of_another_environment_are_refused_at_once(rng):
     with pytest.raises(SpaceError, match="observations of the given comparisons"):
         learn_from_preferences(TINY, comparisons=make_comparisons(rng))
@@ -119,10 +94,6 @@ def test_a_folder_of_an_earlier_run_is_a_warm_start_even_under_the_same_name(tmp
     kept = load_comparisons(out / "comparisons")
     np.testing.assert_array_equal(kept.preference[:150], known.preference)
     assert load_reward(out / "reward").members == 2
-
-
-class KilledError(Exception):
-    """Stands for a program that ends here."""
 
 
 CHANGES = {
@@ -173,13 +144,8 @@ def test_a_warm_start_that_was_killed_comes_to_the_same(tmp_path, pendulum, name
 
 def test_data_cannot_be_added_to_a_run_that_began_without(tmp_path, pendulum):
     _, known = pendulum
-
-    def stop(report):
-        if report.iteration == 1:
-            raise KilledError
-
     with pytest.raises(KilledError):
-        learn_from_preferences(TINY, checkpoints=tmp_path, on_iteration=stop)
+        learn_from_preferences(TINY, checkpoints=tmp_path, on_iteration=die_in(1))
     with pytest.raises(CheckpointError, match=r"data of the run.*expected none, as when it began"):
         learn_from_preferences(TINY, checkpoints=tmp_path, comparisons=known)
 

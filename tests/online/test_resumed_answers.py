@@ -9,8 +9,6 @@ from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 from math import inf
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,36 +18,32 @@ from helpers.answered_store import Answering
 from helpers.programs import start
 from helpers.resumable_runs import assert_same, everything
 from helpers.terminal_run import CONFIG, EVALUATION, answer_to, name_of
+from helpers.tiny_runs import KilledError
 from helpers.waiting import SECONDS, wait_until
 from preferl.data import load_comparisons
 from preferl.feedback import PromptTeacher
 from preferl.feedback.prompt import KEYS
 from preferl.online import learn_from_preferences, run_online
 from preferl.online.checkpoints.answer_journal import AnswerJournal
-from preferl.online.reports import OnlineReport
 from preferl.store import Store, StoredFeedback, feedback as stored
 
 KILLS = 20
 SMALL = replace(CONFIG, comparisons=16, iterations=3, steps=600)
 
 
-class KilledError(BaseException):
-    """Stands for a program that ends here: nothing in it is closed in order."""
-
-
 class Person:
     """Answers by the clips alone, and ends the program after so many answers."""
 
-    def __init__(self, seen: list[str], until: int, end: type[BaseException] = KilledError) -> None:
+    def __init__(self, seen, until, end=KilledError):
         self.seen = seen
         self.until = until
         self.end = end
         self.teacher = PromptTeacher(show=self.show, ask=self.ask)
 
-    def show(self, clips: Any, _: int) -> None:
+    def show(self, clips, _):
         self.seen.append(name_of(clips))
 
-    def ask(self, _: str) -> str:
+    def ask(self, _):
         if self.until == 0:
             self.seen.pop()  # what is not answered is to come again
             raise self.end
@@ -58,8 +52,8 @@ class Person:
 
 
 @cache
-def undisturbed() -> tuple[OnlineReport, list[str], dict[str, Any]]:
-    seen: list[str] = []
+def undisturbed():
+    seen = []
     report = learn_from_preferences(SMALL, teacher=Person(seen, -1).teacher)
     assert len(seen) == len(set(seen)) == SMALL.comparisons
     return report, seen, everything(report.learner.algorithm)
@@ -68,7 +62,7 @@ def undisturbed() -> tuple[OnlineReport, list[str], dict[str, Any]]:
 @pytest.mark.parametrize("end", [KilledError, KeyboardInterrupt])
 def test_a_person_is_not_asked_again_and_the_agent_is_the_same(tmp_path, end):
     expected, queries, numbers = undisturbed()
-    seen: list[str] = []
+    seen = []
     for answers in (2, 4, 0, 6):  # within turns, and within one twice
         person = Person(seen, answers, end)
         try:
@@ -84,7 +78,7 @@ def test_a_person_is_not_asked_again_and_the_agent_is_the_same(tmp_path, end):
 
 def test_a_run_that_was_stopped_asks_exactly_its_budget(tmp_path):
     stop = 27
-    seen: list[str] = []
+    seen = []
     out = tmp_path / "run"
     first = run_online(
         *(CONFIG, out), evaluation=EVALUATION, teacher=Person(seen, stop, KeyboardInterrupt).teacher
@@ -104,9 +98,9 @@ def test_a_run_that_was_stopped_asks_exactly_its_budget(tmp_path):
 
 
 def test_an_answer_is_on_the_disk_before_the_next_query_is_shown(tmp_path):
-    kept: list[int] = []
+    kept = []
 
-    def show(clips: Any, _: int) -> None:
+    def show(clips, _):
         place = AnswerJournal(tmp_path / "answers", 0, run={}).place
         kept.append(len(list(place.iterdir())) if place.is_dir() else 0)
         if len(kept) == 5:
@@ -121,20 +115,20 @@ def test_an_answer_is_on_the_disk_before_the_next_query_is_shown(tmp_path):
 class Programs:
     """Runs of one folder, one after the other."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder = folder
         self.starts = 0
 
-    def start(self, until: int | None = None) -> Any:
+    def start(self, until=None):
         self.starts += 1
         return start(terminal_run.main, self.folder, until)
 
-    def killed(self, number: int, after: int, delay: float) -> list[str]:
+    def killed(self, number, after, delay):
         """The events of a program that gets a signal some time after so many of them."""
         before = len(self.events())
         program = self.start(after)
 
-        def is_there() -> bool:
+        def is_there():
             assert program.is_alive(), f"it ended by itself, with {program.exitcode}"
             return len(self.events()) >= before + after
 
@@ -146,7 +140,7 @@ class Programs:
         assert ended, (self.folder / "stacks").read_text("utf-8")
         return self.events()[before:]
 
-    def finished(self) -> list[str]:
+    def finished(self):
         """The events of the program that nobody kills."""
         before = len(self.events())
         program = self.start()
@@ -154,7 +148,7 @@ class Programs:
         assert program.exitcode == 0
         return self.events()[before:]
 
-    def events(self) -> list[str]:
+    def events(self):
         file = self.folder / "events"
         return file.read_text().splitlines() if file.exists() else []
 
@@ -201,7 +195,7 @@ def test_people_in_a_browser_are_not_asked_again(tmp_path, monkeypatch):
         people = Answering(store)
         given = 0
 
-        def answers(_: int) -> None:
+        def answers(_):
             nonlocal given
             people.show()
             if given == 3 and not resumed:
@@ -219,7 +213,7 @@ def test_people_in_a_browser_are_not_asked_again(tmp_path, monkeypatch):
         assert len(asked) == given == len(report.comparisons) == SMALL.comparisons
 
 
-def answered(people: Answering) -> int:
+def answered(people):
     """One query, answered by a coin."""
     claim = people.store.queue.claim(people.project.id, people.person, 1)
     question = claim.queries[0]

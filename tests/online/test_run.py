@@ -2,27 +2,21 @@
 
 import io
 import json
-import os
 import shutil
 from dataclasses import replace
 from functools import partial
 
-import gymnasium
 import numpy as np
 import pytest
-from gymnasium.envs.classic_control import PendulumEnv
 
 from helpers.answered_store import Answering
 from helpers.folder_contents import contents
 from helpers.gardens import Lawn
+from helpers.tiny_runs import KilledError, tiny
 from preferl.data import load_comparisons
-from preferl.errors import ConfigError, ResumeError, StorageError
+from preferl.errors import ConfigError, ResumeError
 from preferl.feedback import PromptTeacher
-from preferl.models import MLPRewardConfig
 from preferl.online import (
-    OnlineConfig,
-    PPOConfig,
-    SACConfig,
     load_policy,
     record,
     run as online_run,
@@ -35,17 +29,7 @@ from preferl.runs import RunFolder, read_run
 from preferl.store import Store, StoredFeedback, feedback as stored
 from preferl.training import RewardTrainerConfig, load_reward, relabel
 
-TINY = OnlineConfig(
-    environments=2,
-    steps=1_000,
-    comparisons=12,
-    iterations=2,
-    segment_length=10,
-    initial_steps=400,
-    algorithm=PPOConfig(n_steps=100, batch_size=50, n_epochs=1),
-    model=MLPRewardConfig(hidden=(8,), members=2),
-    trainer=RewardTrainerConfig(epochs=1),
-)
+TINY = tiny(eval_every=None, trainer=RewardTrainerConfig(epochs=1))
 PERSON = "preferl.feedback.prompt:PromptTeacher"
 EVALUATION = EvaluationConfig(episodes=2, queries=20, clip_steps=4)
 QUICK = replace(EVALUATION, oracle=False, clip_steps=0)
@@ -70,6 +54,16 @@ def test_result_holds_what_was_measured(run):
     assert set(result["controls"]) == {"random", "negated", "zero"}
     accuracies = result["reward"]["accuracy"], result["controls"]["negated"]["accuracy"]
     assert sum(accuracies) == pytest.approx(1)
+    metrics = read_jsonl(folder / "metrics.jsonl")
+    assert metrics["step"].max() == 1_000
+    for name in ("reward/train_loss", "reward/out_of_bag_answers", "train/approx_kl"):
+        assert np.isfinite(metrics[name]).any(), name
+    shown = np.isfinite(metrics["eval/mean_reward_low"])
+    assert shown.sum() == len(result["evaluations"]["taught"]) > 2
+    assert list((folder / "tensorboard").glob("events*"))
+    endings = {file.suffix for file in folder.rglob("*") if file.is_file()}
+    allowed = {".json", ".jsonl", ".npy", ".safetensors", ".html"}
+    assert {e for e in endings if not e[1:].isdigit()} <= allowed, "nothing is pickled"
 
 
 def test_the_settings_that_a_run_chose_itself_are_written(tmp_path):
@@ -102,23 +96,8 @@ def test_comparisons_reward_and_policy_can_be_used_again(run):
     assert len(comparisons) == 12
     reward = load_reward(folder / "reward")
     assert reward.scores(comparisons.segments).shape == (2, len(comparisons.segments))
-    policy = load_policy(folder / "policy")
-    action, _ = policy.predict(np.zeros((5, 3), np.float32), deterministic=True)
-    assert action.shape == (5, 1)
-    episodes = record(policy, "Pendulum-v1", 200, seed=0, environments=1)
+    episodes = record(load_policy(folder / "policy"), "Pendulum-v1", 200, seed=0, environments=1)
     assert relabel(episodes, reward).rewards.shape == (200,)
-
-
-def test_metrics_are_columns(run):
-    folder, _, _ = run
-    metrics = read_jsonl(folder / "metrics.jsonl")
-    assert metrics["step"].max() == 1_000
-    for name in ("reward/train_loss", "reward/out_of_bag_answers", "train/approx_kl"):
-        assert np.isfinite(metrics[name]).any(), name
-    for name in ("eval/mean_reward", "eval/mean_reward_low", "eval/mean_reward_high"):
-        shown = metrics[name][np.isfinite(metrics[name])]
-        assert len(shown) == len(run[1]["evaluations"]["taught"]) > 2
-    assert list((folder / "tensorboard").glob("events*"))
 
 
 def seldom_decides(shown, rng):
@@ -204,13 +183,6 @@ def test_without_a_reward_of_the_environment_the_report_is_about_the_answers(tmp
         assert words not in before_settings, words
 
 
-def test_nothing_is_pickled(run):
-    folder, _, _ = run
-    endings = {file.suffix for file in folder.rglob("*") if file.is_file()}
-    allowed = {".json", ".jsonl", ".npy", ".safetensors", ".html"}
-    assert {e for e in endings if not e[1:].isdigit()} <= allowed
-
-
 def test_the_settings_name_who_answered(tmp_path):
     teacher = PromptTeacher(ask=lambda _: "e", output=io.StringIO())
 
@@ -271,50 +243,7 @@ def test_the_comparison_on_the_true_reward_takes_no_more_steps_either():
     assert train_on_true_reward(replace(TINY, steps=777)).num_timesteps == 776
 
 
-@pytest.mark.parametrize("config", [TINY, replace(TINY, seed=3)])
-def test_a_finished_run_is_not_resumed_and_nothing_changes(run, config):
-    folder, _, _ = run
-    before = contents(folder.parent)
-    with pytest.raises(ResumeError, match=r"is finished, see .*report\.html"):
-        run_online(config, folder, evaluation=EVALUATION, resume=True)
-    assert contents(folder.parent) == before
-
-
-@pytest.mark.filterwarnings("ignore:.*render")  # by gymnasium
-@pytest.mark.parametrize(
-    ("config", "evaluation"),
-    [
-        ({"env": "CartPole-v1", "algorithm": SACConfig()}, {}),
-        ({"initial_steps": 2_000}, {}),
-        ({"env": "preferl-tests/Broken-v0"}, {"clip_steps": 4}),
-    ],
-)
-def test_a_mistake_leaves_the_older_run_at_its_name(run, config, evaluation, no_pictures):
-    folder, _, _ = run
-    before = contents(folder.parent)
-    with pytest.raises(ConfigError):
-        run_online(replace(TINY, **config), folder, evaluation=replace(EVALUATION, **evaluation))
-    assert contents(folder.parent) == before
-
-
-class Broken(PendulumEnv):
-    """Says that it draws pictures, and draws none."""
-
-    def render(self):
-        return None
-
-
-@pytest.fixture
-def no_pictures():
-    gymnasium.register("preferl-tests/Broken-v0", Broken, max_episode_steps=200)
-    yield
-    del gymnasium.registry["preferl-tests/Broken-v0"]
-
-
 def test_a_run_that_is_killed_after_its_result_is_finished(tmp_path, monkeypatch):
-    class KilledError(Exception):
-        """Stands for a program that ends here."""
-
     def killed(*_, **__):
         raise KilledError
 
@@ -338,18 +267,3 @@ def test_a_run_that_is_killed_after_its_result_is_finished(tmp_path, monkeypatch
     assert not result["interrupted"]
     assert "oracle" not in result
     assert "video/mp4" not in (out / "report.html").read_text()
-
-
-def test_a_second_run_into_the_folder_is_refused(tmp_path):
-    refused = []
-
-    def again(turn):
-        for resume in (False, True):
-            with pytest.raises(StorageError, match=f"one at work already, process {os.getpid()} "):
-                run_online(TINY, tmp_path / "run", evaluation=EVALUATION, resume=resume)
-            refused.append(resume)
-        raise KeyboardInterrupt
-
-    run_online(TINY, tmp_path / "run", evaluation=EVALUATION, on_iteration=again)
-    assert refused == [False, True]
-    assert [path.name for path in tmp_path.iterdir()] == ["run"]
