@@ -5,24 +5,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from helpers.tiny_runs import KilledError, tiny
 from preferl.feedback import ScriptedTeacher
 from preferl.models import MLPRewardConfig
-from preferl.online import OnlineConfig, PPOConfig, learn_from_preferences
-from preferl.online.reports import PARTS, IterationReport
-from preferl.training import RewardTrainerConfig
+from preferl.online import learn_from_preferences
 
-TINY = OnlineConfig(
-    environments=2,
+TINY = tiny(
     steps=800,
     comparisons=200,
-    iterations=2,
     segment_length=5,
     initial_steps=300,
     initial_fraction=0.5,
-    eval_every=0,
-    algorithm=PPOConfig(n_steps=50, batch_size=50, n_epochs=1),
     model=MLPRewardConfig(hidden=(8,), members=3),
-    trainer=RewardTrainerConfig(epochs=2),
 )
 
 
@@ -54,29 +48,13 @@ def test_a_pair_that_is_answered_both_ways_in_two_rounds_is_found():
     assert "contradictory" in [one.name for one in report.findings]
 
 
-def test_each_iteration_has_the_seconds_of_its_parts():
-    report = learn_from_preferences(TINY)
-    *asked, last = report.iterations
-    for one in asked:
-        assert list(one.seconds) == list(PARTS)
-        assert min(one.seconds.values()) > 0
-        assert one.metrics()["time/fitting"] == one.seconds["fitting"] > one.fit.seconds * 0.9
-    assert last.seconds["acting"] > 0
-    assert last.seconds["fitting"] == last.seconds["relabelling"] == last.seconds["asking"] == 0
-    assert sum(report.part_seconds.values()) <= report.seconds
-
-
-class KilledError(Exception):
-    """Stands for a program that ends here."""
-
-
 def test_a_resumed_run_keeps_seconds_and_finds_the_same(tmp_path, caplog):
     config = replace(TINY, teacher=ScriptedTeacher(guess_rate=1.0), iterations=3)
     whole = learn_from_preferences(config)
     caplog.clear()
-    first: list[IterationReport] = []
+    first = []
 
-    def end(report: IterationReport) -> None:
+    def end(report):
         first.append(report)
         if report.iteration == 3:
             raise KilledError
