@@ -630,7 +630,9 @@ class RewardTrainer:
                 total = total + loss.detach() * share
                 if crops > 1:
                     part_logits = part_logits.unflatten(1, (-1, crops)).mean(2)
-            logits.append(F.pad(part_logits.detach(), (rows.start, len(part) - rows.stop)))
+            if self.world.size > 1:
+                part_logits = F.pad(part_logits, (rows.start, len(part) - rows.stop))
+            logits.append(part_logits.detach())
         numbers = [part.value for part in self._numbers.values()]
         self.world.sum_gradients(chain(self.model.parameters(), numbers))
         penalty = self._penalty.of(self.model.parameters())
