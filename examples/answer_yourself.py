@@ -48,7 +48,7 @@ def main(*, smoke: bool) -> None:
             budget=config.comparisons,  # the page is done after so many answers
             repeat_share=0,  # asks no query twice
         )
-        feedback = StoredFeedback(store, "courtyard", patience=inf, ahead=6)
+        feedback = StoredFeedback(store, "courtyard", patience=inf, open_queries=6)
         if smoke:  # a script answers, whenever people are waited for
             oracle = ScriptedTeacher.oracle()
             script = ScriptedAnswers(feedback, oracle, np.random.default_rng(0))

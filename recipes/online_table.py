@@ -69,7 +69,7 @@ from preferl.data import Segments, load_comparisons
 from preferl.envs.factory import env_factory
 from preferl.errors import ConfigError
 from preferl.evaluation import PolicyReport, evaluate_policy
-from preferl.evaluation.curve import Evaluation, Evaluator, often
+from preferl.evaluation.curve import Evaluation, Evaluator, evaluation_interval
 from preferl.evaluation.plots import Curve, learning_curves
 from preferl.evaluation.policies import RandomPolicy
 from preferl.models import build_reward_model
@@ -235,7 +235,7 @@ class Evaluates(BaseCallback):
         self._add = add
         self._evaluator = Evaluator(
             env_factory(config),
-            every=often(config.eval_every, config.steps),
+            every=evaluation_interval(config.eval_every, config.steps),
             episodes=config.eval_episodes,
             seed=config.seed + FIRST_EPISODE,
         )

@@ -112,20 +112,20 @@ def plain_thing():
 
 
 def test_a_function_is_known_by_where_it_is_defined(table):
-    name = table.known(plain_thing)
+    name = table.registered_name(plain_thing)
     assert name == f"{__name__}:plain_thing"
     assert table.load(name)() == "plain"
-    assert table.known(name) == table.known(plain_thing) == name
+    assert table.registered_name(name) == table.registered_name(plain_thing) == name
     table.register("simple", plain_thing)
     table.remove(name)
-    assert table.known(plain_thing) == "simple"
-    assert table.known("plain") == "plain"
+    assert table.registered_name(plain_thing) == "simple"
+    assert table.registered_name("plain") == "plain"
 
 
 @pytest.mark.parametrize("thing", [lambda: 3, partial(plain_thing), Thing()])
 def test_what_no_module_has_by_name_is_not_known(table, thing):
     with pytest.raises(ConfigError, match=r"thing: expected one that its module has by name.*def"):
-        table.known(thing)
+        table.registered_name(thing)
 
 
 def test_a_function_that_text_names_is_known_once_its_module_was_let_in(
@@ -137,16 +137,16 @@ def test_a_function_that_text_names_is_known_once_its_module_was_let_in(
         (tmp_path / "ones_own" / file).write_text(text, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ConfigError, match="expected one of plain, got 'ones_own:thing'"):
-        table.known("ones_own:thing")
+        table.registered_name("ones_own:thing")
     assert "ones_own" not in sys.modules
     registry.imported("ones_own", source="--trust")
-    assert table.load(table.known("ones_own:thing"))() == 7
-    assert table.load(table.known("ones_own.below:thing"))() == 7
+    assert table.load(table.registered_name("ones_own:thing"))() == 7
+    assert table.load(table.registered_name("ones_own.below:thing"))() == 7
     with pytest.raises(ConfigError, match="expected module:Name"):
         table.load("ones_own:other")
     for name in ("ones_own", "ones_owner:thing"):
         with pytest.raises(ConfigError, match="expected one of plain"):
-            table.known(name)
+            table.registered_name(name)
 
 
 def test_a_thing_is_given_what_it_takes(table):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from preferl.errors import ConfigError, closest, require_in, require_one_of
-from preferl.registry import Registry, config_beside, things_of
+from preferl.registry import Registry, config_beside, registry_of_protocol
 from preferl.trust import resolve
 
 Config = TypeVar("Config")
@@ -42,8 +42,8 @@ def _hidden(word: str) -> str:
     A password ends at the next `@`, so the search ends at the last `@`.
     """
     word = _OPTION.sub(r"\1***", word)
-    before, at, after = word.rpartition("@")
-    return _USER.sub(r"\1:***@", before + at) + after
+    beginning, at_sign, ending = word.rpartition("@")
+    return _USER.sub(r"\1:***@", beginning + at_sign) + ending
 
 
 _WORD: Final = re.compile(r"\S+")
@@ -131,15 +131,17 @@ def changed(
         default = usual.get(name, inspect.Parameter.empty)
         if value == default:
             continue
-        inner = None
+        section_class = None
         if isinstance(value, Mapping):
-            inner = _kind_of_section(hints.get(name), value.get("kind"))
-        if inner is None:
+            section_class = _kind_of_section(hints.get(name), value.get("kind"))
+        if section_class is None:
             differing[name] = value
             continue
-        same = isinstance(default, Mapping) and default.get("kind") == value.get("kind")
-        parts = changed(inner, value, default if same else None)
-        differing |= {f"{name}.{part}": setting for part, setting in parts.items()}
+        is_same_kind = isinstance(default, Mapping) and default.get("kind") == value.get("kind")
+        section_changes = changed(section_class, value, default if is_same_kind else None)
+        differing |= {
+            f"{name}.{name_within}": setting for name_within, setting in section_changes.items()
+        }
     return differing
 
 
@@ -163,15 +165,15 @@ def _kinds_of(hint: Any) -> list[type[Any]]:
 def _kind_of_section(hint: Any, name: object) -> type[Any] | None:
     """Return the dataclass of a section among those that a field takes; None if it is unknown."""
     kinds = _kinds_of(hint)
-    things = things_of(hint)
+    registry = registry_of_protocol(hint)
     with suppress(ConfigError):
-        if things is not None:
-            kind = things.config(str(name or things.names()[0]))
+        if registry is not None:
+            kind = registry.config(str(name or registry.names()[0]))
             return kind if is_dataclass(kind) else None
         if name is None:
             return kinds[0] if len(kinds) == 1 else None
-        named = {kind.__name__: kind for kind in kinds}
-        return named.get(str(name)) or config_beside(str(name), kinds)
+        kinds_by_name = {kind.__name__: kind for kind in kinds}
+        return kinds_by_name.get(str(name)) or config_beside(str(name), kinds)
     return None
 
 
@@ -214,8 +216,8 @@ def require_fields(config: Any, **ranges: float | tuple[float, float]) -> None:
     Traceback (most recent call last):
     preferl.errors.ConfigError: epochs: expected at least 1, got 0.
     """
-    for name, ends in ranges.items():
-        low, high = ends if isinstance(ends, tuple) else (ends, math.inf)
+    for name, limits in ranges.items():
+        low, high = limits if isinstance(limits, tuple) else (limits, math.inf)
         if (value := getattr(config, name)) is not None:
             require_in(name, value, low, high)
     cls: Any = type(config)
@@ -229,7 +231,11 @@ def _words_of_fields(cls: type[Any]) -> dict[str, Any]:
     """Return the fields that take words alone, with their `Literal` type or registry."""
     words: dict[str, Any] = {}
     for name, hint in get_type_hints(cls, include_extras=True).items():
-        registries = [one for one in getattr(hint, "__metadata__", ()) if isinstance(one, Registry)]
+        registries = [
+            annotation
+            for annotation in getattr(hint, "__metadata__", ())
+            if isinstance(annotation, Registry)
+        ]
         if get_origin(hint) is Literal:
             words[name] = hint
         elif registries:
@@ -246,16 +252,18 @@ def _encode(value: Any, hint: Any, infinite: Callable[[float], Any]) -> Any:
             f.name: _encode(getattr(value, f.name), hints[f.name], infinite) for f in fields(value)
         }
         several = sum(map(is_dataclass, get_args(hint))) > 1
-        things = things_of(hint)
-        named = several or (things is not None and things.config(things.names()[0]) is not cls)
-        return {"kind": cls.__name__, **encoded} if named else encoded
+        registry = registry_of_protocol(hint)
+        needs_kind = several or (
+            registry is not None and registry.config(registry.names()[0]) is not cls
+        )
+        return {"kind": cls.__name__, **encoded} if needs_kind else encoded
     if isinstance(value, Mapping):
         return {str(key): _encode(item, Any, infinite) for key, item in value.items()}
     if callable(as_lists := getattr(value, "tolist", None)):  # an array, whose package stays out
         value = as_lists()
     if isinstance(value, list | tuple | set | frozenset):
-        inner = next(iter(get_args(hint)), Any)
-        return [_encode(item, inner, infinite) for item in value]
+        item_hint = next(iter(get_args(hint)), Any)
+        return [_encode(item, item_hint, infinite) for item in value]
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, float) and not math.isfinite(value):
@@ -274,40 +282,42 @@ def _encode(value: Any, hint: Any, infinite: Callable[[float], Any]) -> Any:
     )
 
 
-def _decode_call(make: Callable[..., Any], data: Any, where: str) -> Any:
+def _decode_call(target: Callable[..., Any], data: Any, where: str) -> Any:
     """Call a dataclass or function with its arguments by name."""
-    name = getattr(make, "__name__", type(make).__name__)
+    name = getattr(target, "__name__", type(target).__name__)
     if not isinstance(data, Mapping):
         raise _wrong(where or name, f"the fields of {name}", data)
     keys = f"keys of {where or name}"
-    parameters = inspect.signature(make).parameters
+    parameters = inspect.signature(target).parameters
     unknown = sorted(map(str, set(data) - set(parameters)))
     if unknown:
-        near = closest(unknown[0], parameters, cutoff=0.0)
-        fix = "" if near is None else f" The nearest is {near}."
-        few = len(parameters) <= FEW_KEYS
-        expected = f"some of {sorted(parameters)}" if few else f"those that {name} has"
+        nearest_key = closest(unknown[0], parameters, cutoff=0.0)
+        fix = "" if nearest_key is None else f" The nearest is {nearest_key}."
+        has_few = len(parameters) <= FEW_KEYS
+        expected = f"some of {sorted(parameters)}" if has_few else f"those that {name} has"
         raise ConfigError(f"{keys}: expected {expected}, got {unknown}.{fix}")
-    required = (key for key, one in parameters.items() if one.default is one.empty)
+    required = (
+        key for key, parameter in parameters.items() if parameter.default is parameter.empty
+    )
     if missing := [key for key in required if key not in data]:
         raise ConfigError(f"{keys}: expected {missing}, got {sorted(data)}.")
-    plain_class = isinstance(make, type) and not is_dataclass(make)
-    typed = vars(make).get("__init__", make) if plain_class else make
+    plain_class = isinstance(target, type) and not is_dataclass(target)
+    typed = vars(target).get("__init__", target) if plain_class else target
     hints = get_type_hints(typed)
     prefix = f"{where}." if where else ""
     decoded = {k: _decode(hints.get(k, Any), value, prefix + k) for k, value in data.items()}
-    return make(**decoded)
+    return target(**decoded)
 
 
-def _decode_thing(things: Registry, data: Any, where: str) -> Any:
+def _decode_registered(registry: Registry, data: Any, where: str) -> Any:
     """Return a registered thing, by its name alone or by settings; without a name, the first."""
     settings = {"kind": data} if isinstance(data, str) else data
     if not isinstance(settings, Mapping):
         raise _wrong(where, "a name or settings", data)
-    make = things.load(str(settings.get("kind", things.names()[0])))
-    if settings is not data and ":" in data and inspect.isfunction(make):
-        return make  # `to_json` names a function that is itself the thing
-    return _decode_call(make, {k: v for k, v in settings.items() if k != "kind"}, where)
+    target = registry.load(str(settings.get("kind", registry.names()[0])))
+    if settings is not data and ":" in data and inspect.isfunction(target):
+        return target  # `to_json` names a function that is itself the thing
+    return _decode_call(target, {k: v for k, v in settings.items() if k != "kind"}, where)
 
 
 def _decode(hint: Any, data: Any, where: str) -> Any:
@@ -319,8 +329,8 @@ def _decode(hint: Any, data: Any, where: str) -> Any:
         return _decode_union(hint, data, where)
     if is_dataclass(hint):
         return _decode_call(cast("type[Any]", hint), data, where)
-    if (things := things_of(hint)) is not None:
-        return _decode_thing(things, data, where)
+    if (registry := registry_of_protocol(hint)) is not None:
+        return _decode_registered(registry, data, where)
     if origin is Literal:
         if data not in arguments:
             raise _wrong(where, f"one of {list(arguments)}", data)
@@ -342,21 +352,21 @@ def _decode_union(hint: Any, data: Any, where: str) -> Any:
         if cls is None:
             names = sorted(kind.__name__ for kind in kinds)
             raise _wrong(f"{where}.kind", f"one of {names}", data.get("kind"))
-        rest = {key: value for key, value in data.items() if key != "kind"}
-        return _decode_call(cls, rest, where)
-    *others, last = (a for a in arguments if a is not type(None))
-    for choice in others:
+        fields_given = {key: value for key, value in data.items() if key != "kind"}
+        return _decode_call(cls, fields_given, where)
+    *other_choices, last_choice = (a for a in arguments if a is not type(None))
+    for choice in other_choices:
         with suppress(ConfigError):
             return _decode(choice, data, where)
-    return _decode(last, data, where)
+    return _decode(last_choice, data, where)
 
 
 def _decode_container(origin: Any, arguments: tuple[Any, ...], data: Any, where: str) -> Any:
     if isinstance(origin, type) and issubclass(origin, Mapping):
         if not isinstance(data, Mapping):
             raise _wrong(where, "a mapping", data)
-        inner = arguments[1] if len(arguments) > 1 else Any
-        return {key: _decode(inner, value, f"{where}.{key}") for key, value in data.items()}
+        value_hint = arguments[1] if len(arguments) > 1 else Any
+        return {key: _decode(value_hint, value, f"{where}.{key}") for key, value in data.items()}
     if not isinstance(data, list | tuple):
         raise _wrong(where, "a list", data)
     fixed = origin is tuple and arguments[-1] is not Ellipsis
@@ -401,5 +411,5 @@ def _named_function(name: str, where: str) -> Any:
     )
 
 
-def _wrong(where: str, expected: object, got: object) -> ConfigError:
-    return ConfigError(f"{where}: expected {expected}, got {got!r}.")
+def _wrong(where: str, expected: object, value: object) -> ConfigError:
+    return ConfigError(f"{where}: expected {expected}, got {value!r}.")

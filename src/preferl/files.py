@@ -33,8 +33,9 @@ def writing(
 
     Args:
         path: the file or folder to write.
-        durable: wait until the content is on disk, so that files that refer to it never outlive
-            it. Without it a power cut may leave an empty file; use that for cheap files only.
+        durable: wait until the content is on disk, so that a power cut leaves no file that refers
+            to lost content. If false, a power cut may leave an empty file; only for files that are
+            cheap to make again.
         private: only the owner can ever read the content.
         first: keep an existing file; of several programs that write it at once, the first one
             wins.
@@ -143,7 +144,7 @@ def sync_all(path: Path) -> None:
 
 
 def _set_modes(draft: Path, *, private: bool) -> None:
-    """Give files the usual permissions, since some libraries write for the owner alone."""
+    """Give files the usual permissions, since some libraries let only the owner read them."""
     mask = os.umask(0)
     os.umask(mask)
     for path in _all(draft):
@@ -154,7 +155,7 @@ def _all(path: Path) -> list[Path]:
     """Return everything in a folder and then the folder itself, or just a file."""
 
     def refuse(error: OSError) -> None:
-        if not isinstance(error, NotADirectoryError):  # a file is walked as well
+        if not isinstance(error, NotADirectoryError):  # `path` may be a file
             raise error
 
     walk = os.walk(path, topdown=False, onerror=refuse)
@@ -162,13 +163,13 @@ def _all(path: Path) -> list[Path]:
 
 
 def _replace(path: Path, draft: Path, aside: Path) -> None:
-    """Move `draft` to `path`; if that fails, a folder that was there before is back in place."""
+    """Move `draft` to `path`; if that fails, put an earlier folder back in place."""
     if not (draft.is_dir() and path.is_dir()):
         try:
             draft.replace(path)
             return
         except OSError:
-            if not (draft.is_dir() and path.is_dir()):  # else another program was there first
+            if not (draft.is_dir() and path.is_dir()):  # else another program made the folder
                 raise
     if not exchange(draft, path):
         path.rename(aside)
@@ -180,7 +181,7 @@ def _replace(path: Path, draft: Path, aside: Path) -> None:
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Exchange two folders in one step; False where the system or the disk cannot.
+    """Exchange two folders in one step; return False where system or disk cannot do that.
 
     Python has no function for this, and between two renames one of the paths is missing.
     """

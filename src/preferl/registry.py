@@ -1,8 +1,8 @@
 """Registries of what settings, commands and files choose by name, one per kind of thing.
 
 An entry names a class as `module:Name`, and the dataclass of its settings. Nothing is imported
-before it is needed, so neither settings nor help load torch. A new thing is its class, its config
-and one line here; a module of your own calls `register`.
+before it is needed, so neither settings nor help load torch. To add a class to the library, write
+the class, its config and one line here; a module of your own calls `register`.
 """
 
 import inspect
@@ -17,18 +17,18 @@ from typing import Any, Final, NamedTuple, cast, final
 from preferl.errors import ConfigError, nearest
 from preferl.trust import ALLOWED, admitted, named_object
 
-Thing = str | Callable[..., Any]
-"""A class or function: itself, or as `module:Name` where it is defined."""
+Target = str | Callable[..., Any]
+"""A class or function, or `module:Name`, the name under which a module defines it."""
 
 _TRUSTED: Final[set[str]] = set()
-"""Modules of somebody's own that `imported` let in, with all that is below them."""
+"""Users' modules that `imported` has imported; modules below them are trusted, too."""
 
 
 class Entry(NamedTuple):
-    """The class or function of a thing, and its settings' dataclass; None if it is its own."""
+    """A registered class or function, and the dataclass of its settings, if it has one."""
 
-    target: Thing
-    config: Thing | None = None
+    target: Target
+    config: Target | None = None
 
 
 @final
@@ -36,7 +36,7 @@ class Registry:
     """A table from names to classes and functions.
 
     Args:
-        what: what one of the things is called in messages.
+        what: what messages call an entry, such as "sampler".
         entries: the entries by name.
 
     >>> SAMPLERS.names()[:3]
@@ -46,7 +46,7 @@ class Registry:
     """
 
     def __init__(self, what: str, entries: Mapping[str, Entry]) -> None:
-        self._what = what
+        self._noun = what
         self._entries = dict(entries)
 
     def __contains__(self, name: object) -> bool:
@@ -56,21 +56,21 @@ class Registry:
         """Return all names, in the order in which they were added."""
         return tuple(self._entries)
 
-    def register(self, name: str, target: Thing, config: Thing | None = None) -> None:
-        """Add a thing of your own, at the end of the module that defines it.
+    def register(self, name: str, target: Target, config: Target | None = None) -> None:
+        """Add a class or function of your own, at the end of the module that defines it.
 
-        Settings, commands and files then call it by the name, and files also name its module.
-        Whoever reads them imports the module first, or trusts it by name (see `preferl.trust`). A
-        config that loads no torch lets commands read settings without waiting for it.
+        Settings, commands and files then refer to it by the name, and files also name its module.
+        To read such a file, import the module first, or trust it by name (see `preferl.trust`). If
+        the config's module does not import torch, commands read settings without waiting for it.
 
         Raises:
-            ConfigError: the name is that of another thing.
+            ConfigError: the name is taken.
         """
-        present = self._entries.get(name)
-        if present is not None and _text(present.target) != _text(target):
+        earlier = self._entries.get(name)
+        if earlier is not None and _text(earlier.target) != _text(target):
             raise ConfigError(
-                f"name of a {self._what}: expected one that is free, got {name!r}, which is "
-                f"{_text(present.target)}."
+                f"name of a {self._noun}: expected one that is free, got {name!r}, which is "
+                f"{_text(earlier.target)}."
             )
         self._entries[name] = Entry(target, config)
 
@@ -83,90 +83,90 @@ class Registry:
         return _loaded(self._entry(name).target)
 
     def build(self, name: str, **parts: Any) -> Any:
-        """Call the class or function of a name with the parts that it takes; raises as `load`."""
+        """Call the class or function of a name with those `parts` that it takes."""
         return self.bound(name, **parts)()
 
     def bound(self, name: str, **parts: Any) -> Callable[..., Any]:
-        """Bind to the class or function of a name the parts that it takes, for each call."""
+        """Return a function that calls that of a name with those `parts` that it takes."""
         target = self.load(name)
-        taken = inspect.signature(target).parameters
-        return partial(target, **{key: part for key, part in parts.items() if key in taken})
+        parameters = inspect.signature(target).parameters
+        return partial(target, **{key: part for key, part in parts.items() if key in parameters})
 
-    def known(self, thing: Thing) -> str:
-        """Return the name by which settings call a thing.
+    def registered_name(self, target: Target) -> str:
+        """Return the name by which settings refer to a class or function.
 
-        This is the name under which the thing is registered. An unregistered function or class is
-        added under the place where it is defined, `module:Name`.
+        This is the registered name. An unregistered function or class is added under the name
+        `module:Name`, by which its module defines it.
 
         Raises:
             ConfigError: the name is unknown, or a module does not have the function by its name.
         """
-        if isinstance(thing, str):
-            self._entry(thing)
-            return thing
-        name = getattr(thing, "__qualname__", "<no name>")
+        if isinstance(target, str):
+            self._entry(target)
+            return target
+        name = getattr(target, "__qualname__", "<no name>")
         if "<" in name:
             raise ConfigError(
-                f"{self._what}: expected one that its module has by name, got {thing!r}. Define "
-                "it with `def` in a module."
+                f"{self._noun}: expected one that its module has by name, got {target!r}. "
+                "Define it with `def` in a module."
             )
-        place = f"{_module(thing)}:{name}"
-        for known, entry in self._entries.items():
-            if known != place and _text(entry.target) == _text(thing):
-                return known
-        self._entries[place] = Entry(thing)
-        return place
+        defined_name = f"{_module(target)}:{name}"
+        for registered_name, entry in self._entries.items():
+            if registered_name != defined_name and _text(entry.target) == _text(target):
+                return registered_name
+        self._entries[defined_name] = Entry(target)
+        return defined_name
 
     def config(self, name: str) -> type[Any]:
-        """The dataclass of a name's settings, or of that dataclass's own name; or `ConfigError`."""
+        """Return the settings dataclass of a name, registered or its own; raise `ConfigError`."""
         config = self._entry(name).config
         if not config:
             raise ConfigError(
-                f"{self._what} {name!r}: expected one with settings, got one without."
+                f"{self._noun} {name!r}: expected one with settings, got one without."
             )
         return cast("type[Any]", _loaded(config))
 
     def has_config(self, config: type[Any]) -> bool:
-        """Whether a dataclass is the settings of a registered thing."""
-        return _text(config) in self._known
+        """Whether a dataclass has the settings of an entry."""
+        return _text(config) in self._name_of_key
 
     def name_of(self, config: object) -> str:
-        """The name of the thing with these settings, a dataclass or its instance; `ConfigError`."""
+        """Return the name of the entry with these settings, a dataclass or an instance of one."""
         kind = config if isinstance(config, type) else type(config)
         if not self.has_config(kind):
-            raise self._unknown(f"{self._what} config", kind.__name__)
-        return self._known[_text(kind)]
+            raise self._unknown(f"{self._noun} config", kind.__name__)
+        return self._name_of_key[_text(kind)]
 
     def tag(self, config: object) -> dict[str, str]:
-        """Return how a file names a config's thing: by name, and by module unless it is ours."""
+        """Return how files name a config's entry: its name, and its module unless in preferl."""
         name = self.name_of(config)
         module = _module(type(config))
-        ours = module.split(".")[0] == "preferl"
-        return {"kind": name} if ours else {"kind": name, "module": module}
+        is_own = module.split(".")[0] == "preferl"
+        return {"kind": name} if is_own else {"kind": name, "module": module}
 
     def named(
-        self, about: Mapping[str, Any], *, source: str, trust: Collection[str] = ()
+        self, description: Mapping[str, Any], *, source: str, trust: Collection[str] = ()
     ) -> type[Any]:
-        """Return the settings dataclass of the thing that a file names, as `tag` wrote it.
+        """Return the settings dataclass of the entry that a file names, as `tag` wrote it.
 
         A user's module is imported if it is trusted; else this raises `ConfigError`.
         """
-        kind = about["kind"]
-        module = about.get("module")
-        if kind not in self._known and module is not None:
+        kind = description["kind"]
+        module = description.get("module")
+        if kind not in self._name_of_key and module is not None:
             admitted(f"{module}:{kind}", source=source, trust={*trust, *_TRUSTED})
             imported(module, source=source)
         return self.config(kind)
 
     @property
-    def _known(self) -> dict[str, str]:
-        """Names of things by these, by the names of their dataclasses, and by where those are."""
-        places = {_text(e.config): name for name, e in self._entries.items() if e.config}
-        classes = {place.partition(":")[2]: name for place, name in places.items()}
-        return places | classes | {name: name for name in self._entries}
+    def _name_of_key(self) -> dict[str, str]:
+        """Map names, names of settings dataclasses, and `module:Name` of these to names."""
+        by_place = {_text(e.config): name for name, e in self._entries.items() if e.config}
+        by_class = {place.partition(":")[2]: name for place, name in by_place.items()}
+        return by_place | by_class | {name: name for name in self._entries}
 
     def _entry(self, name: str) -> Entry:
-        names = self._known
+        names = self._name_of_key
         if name in names:
             return self._entries[names[name]]
         module = name.partition(":")[0]
@@ -175,51 +175,55 @@ class Registry:
         fix = f"If you know the code of {module} and trust it, pass --trust {module}."
         if module == "__main__":
             fix = "Nothing can import what a script defines: move it to a module of its own."
-        raise self._unknown(self._what, repr(name), fix if ":" in name else "")
+        raise self._unknown(self._noun, repr(name), fix if ":" in name else "")
 
-    def _unknown(self, what: str, got: str, fix: str = "") -> ConfigError:
-        own = "One of your own is known once the module that registers it is imported."
-        fix = fix or nearest(got.strip("'"), self._entries) or own
-        return ConfigError(f"{what}: expected one of {', '.join(self._entries)}, got {got}. {fix}")
+    def _unknown(self, subject: str, actual: str, fix: str = "") -> ConfigError:
+        hint = "One of your own is known once the module that registers it is imported."
+        fix = fix or nearest(actual.strip("'"), self._entries) or hint
+        return ConfigError(
+            f"{subject}: expected one of {', '.join(self._entries)}, got {actual}. {fix}"
+        )
 
 
 def imported(module: str, *, source: str) -> ModuleType:
-    """Import a module that `preferl.trust` lets pass, for what it registers; or `ConfigError`."""
+    """Import a module that `preferl.trust` allows, so that it registers its entries."""
     try:
         loaded = import_module(module)
-        if module.partition(".")[0] not in ALLOWED:  # their classes have names of their own here
+        if module.partition(".")[0] not in ALLOWED:  # whose classes are registered already
             _TRUSTED.add(module)
         return loaded
     except Exception as error:  # a user's code may raise anything
-        got = error if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+        reason = error if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
         raise ConfigError(
-            f"{module!r}, which {source} names: expected a module, got {got}."
+            f"{module!r}, which {source} names: expected a module, got {reason}."
         ) from error
 
 
-def _module(thing: Callable[..., Any]) -> str:
-    """Where a class or function is defined; for one of a script that runs, as others import it."""
+def _module(target: Callable[..., Any]) -> str:
+    """Return the module of a class or function; that of the running script by its real name."""
     main = sys.modules.get("__main__")
     file = getattr(main, "__file__", None)
-    if thing.__module__ != "__main__" or file is None:
-        return thing.__module__
+    if target.__module__ != "__main__" or file is None:
+        return target.__module__
     spec = getattr(main, "__spec__", None)
     return Path(file).stem if spec is None else str(spec.name)
 
 
-def _text(thing: Thing) -> str:
-    return thing if isinstance(thing, str) else f"{thing.__module__}:{thing.__qualname__}"
+def _text(target: Target) -> str:
+    return target if isinstance(target, str) else f"{target.__module__}:{target.__qualname__}"
 
 
-def _loaded(thing: Thing) -> Any:
-    if not isinstance(thing, str):
-        return thing
-    module = thing.partition(":")[0]
-    loaded = named_object(thing, f"{thing!r}")
+def _loaded(target: Target) -> Any:
+    if not isinstance(target, str):
+        return target
+    module = target.partition(":")[0]
+    loaded = named_object(target, f"{target!r}")
     # Trust in a module does not extend to its imports, such as `mine:os.system`.
-    home = str(getattr(loaded, "__module__", None))
-    if home.partition(".")[0] != module.partition(".")[0]:
-        raise ConfigError(f"{thing!r}: expected what that package defines, got a part of {home}.")
+    defining_module = str(getattr(loaded, "__module__", None))
+    if defining_module.partition(".")[0] != module.partition(".")[0]:
+        raise ConfigError(
+            f"{target!r}: expected what that package defines, got a part of {defining_module}."
+        )
     return loaded
 
 
@@ -236,8 +240,8 @@ SAMPLERS = Registry(
         "k_center_entropy": Entry("preferl.feedback.named_samplers:k_center_entropy"),
     },
 )
-"""Called with segments, a count and a generator; built from `scorer`, `likelihood`, `acquisition`,
-`oversampling` and `asked`, as far as they take these."""
+"""Called with segments, a count and a generator. They are built from those of `scorer`,
+`likelihood`, `acquisition`, `oversampling` and `asked` that they take."""
 
 ACQUISITIONS = Registry(
     "acquisition",
@@ -258,9 +262,8 @@ TEACHERS = Registry(
     {"scripted": Entry(_SCRIPTED, _SCRIPTED)}
     | {name: Entry(f"{_SCRIPTED}.{name}") for name in _SCRIPTS},
 )
-"""Frozen dataclasses that are called and whose fields are their settings, so that one of your own
-is its own config, and functions that make one, as for the teachers of B-Pref and a person-like
-one."""
+"""Callable frozen dataclasses, whose fields are their settings, so that a teacher of your own is
+its own config; and functions that make one, as for B-Pref's teachers and a person-like one."""
 
 _LABELS = "preferl.feedback.pseudo_labels:PseudoLabels"
 _FILTER = "preferl.feedback.answer_filter:AnswerFilter"
@@ -268,8 +271,8 @@ _FILTER = "preferl.feedback.answer_filter:AnswerFilter"
 PREPARATIONS = Registry(
     "preparation", {"surf": Entry(_LABELS, _LABELS), "rime": Entry(_FILTER, _FILTER)}
 )
-"""What becomes of answers before each fit: called with comparisons and a `FitContext`; frozen
-dataclasses whose fields are their settings."""
+"""Prepare the answers before each fit: frozen dataclasses, whose fields are their settings, called
+with comparisons and a `FitContext`."""
 
 REWARD_MODELS = Registry(
     "reward model",
@@ -295,11 +298,11 @@ LOSSES = Registry(
         "squared_error": Entry("preferl.functional.preference:squared_error"),
     },
 )
-"""Functions of preference logits `[E, P]` and preferences `[P]` to the loss of each answer,
+"""Functions that map preference logits `[E, P]` and preferences `[P]` to each answer's loss
 `[E, P]`; they get the configured `noise` if they take it."""
 
 PENALTIES = Registry("penalty", {"power": Entry("preferl.functional.penalty:power_sum")})
-"""Functions of a reward model's parameters to their size; they get the configured `norm` if they
+"""Functions that map a reward model's parameters to a size; they get the configured `norm` if they
 take it."""
 
 _CONFIGS = "preferl.online.configs"
@@ -312,8 +315,8 @@ ALGORITHMS = Registry(
         "sb3": Entry("preferl.online.algorithms:any_algorithm", f"{_CONFIGS}:SB3Config"),
     },
 )
-"""Algorithms of stable-baselines3; called as these are, with the settings by name. "sb3" is any
-class of it or of the packages around it."""
+"""Algorithms of stable-baselines3, called with its arguments, by name. "sb3" is any class of
+stable-baselines3 or of the packages around it."""
 
 OFFLINE_LEARNERS = Registry(
     "offline learner",
@@ -336,9 +339,8 @@ OFFLINE_LEARNERS = Registry(
     },
 )
 """Agents that learn from recorded experience; called with `observation_space`, `action_space`,
-`config`, `seed` or `seeds`, `steps` and `device`. Their config, a `LearnerConfig`, describes how
-they take part in an offline run, which calls `learn`, `policies` and `load_policy`, as
-`preferl.offline.OfflineLearner` has them."""
+`config`, `seed` or `seeds`, `steps` and `device`. Their config is a `LearnerConfig`. An offline run
+calls the methods of `preferl.offline.OfflineLearner`."""
 
 ENGINES = Registry(
     "engine",
@@ -347,8 +349,8 @@ ENGINES = Registry(
         "actions": Entry("preferl.offline.decision_transformer.tokens:predict_actions"),
     },
 )
-"""Hand-written faster ways to numbers that a plain version gives as well. Without its line here,
-the library works by the plain version."""
+"""Hand-written functions that compute the same as a plain version, but faster. Without its line
+here, the library uses the plain version."""
 
 
 _PROTOCOLS: Final = {
@@ -357,7 +359,7 @@ _PROTOCOLS: Final = {
 }
 
 
-def things_of(hint: Any) -> Registry | None:
+def registry_of_protocol(hint: Any) -> Registry | None:
     """Return the registry for a field of this type, if that is a protocol such as `Teacher`."""
     return _PROTOCOLS.get(_text(hint)) if isinstance(hint, type) else None
 

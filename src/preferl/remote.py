@@ -23,16 +23,15 @@ from preferl.files import writing
 from preferl.reading import inside, reading
 
 PACKAGES: Final = {"s3": ("s3fs", "s3"), "gs": ("gcsfs", "gcs")}
-"""By scheme of a URL: what reaches such storage, and the extra that installs it."""
+"""By scheme of a URL: the package for such storage, and the extra that installs it."""
 
 URL: Final = re.compile(r"(s3|gs)://[a-z0-9][a-z0-9._-]+(/[\w.=+@-]+)*/?", re.ASCII)
-"""A bucket, and folders in it. No account, question mark or second scheme: those would say more
-than where a folder is."""
+"""A bucket and folders in it; a URL with an account, a query or a second scheme does not match."""
 
 ARCHIVE: Final = ".zip"
 """Ends the name of an object that is a folder; files in it are stored as they are."""
 
-AT_ONCE: Final = 16
+PARALLEL_FETCHES: Final = 16
 """Files that a program fetches side by side."""
 
 CACHE: Final = "PREFERL_CACHE"
@@ -55,9 +54,9 @@ class SyncedFolder:
     folder. For a folder without object storage, nothing is sent or fetched.
 
     Args:
-        location: a folder, `file:///folder`, or `s3://bucket/folder` and `gs://bucket/folder`,
-            whose credentials and endpoints come from the environment, as for other programs of
-            these services.
+        location: a folder, `file:///folder`, `s3://bucket/folder` or `gs://bucket/folder`.
+            Credentials and endpoints come from the environment variables that other programs for
+            these services read, too.
 
     Attributes:
         path: the folder on this machine.
@@ -98,9 +97,9 @@ class SyncedFolder:
         return self.url or str(self.path)
 
     def inside(self, name: str) -> Path:
-        """Return a name's path on this machine, fetched or not; raise `StorageError` if outside.
+        """Return a name's path on this machine, fetched or not; refuse names outside the folder.
 
-        Links that somebody made on this machine are followed.
+        Symbolic links on this machine are followed. Raises `StorageError`.
 
         >>> SyncedFolder("runs/rewards").inside("s3://other/bucket/00001").as_posix()
         'runs/rewards/s3:/other/bucket/00001'
@@ -113,8 +112,8 @@ class SyncedFolder:
     def fetch(self, name: str, *, again: bool = False) -> Path:
         """Return the path of a file or folder on this machine, after fetching it if it is missing.
 
-        The path does not exist if storage has no such name. With `again`, a copy is replaced, since
-        storage may hold other content of the same name by now.
+        The path does not exist if storage has no such name. With `again`, an existing copy is
+        replaced, since the content in storage may have changed.
 
         Raises:
             StorageError: storage cannot be reached, or what it holds is damaged.
@@ -138,7 +137,7 @@ class SyncedFolder:
         """Return the paths of several names, fetched in parallel, as each waits for the network."""
         if self.url is None:
             return [self.inside(name) for name in names]
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        with ThreadPoolExecutor(PARALLEL_FETCHES) as pool:
             return list(pool.map(self.fetch, names))
 
     @contextmanager
@@ -150,13 +149,13 @@ class SyncedFolder:
         The content is sent before it appears here, so that all machines see the same.
 
         Args:
-            name: of what is written.
+            name: name of the file or folder.
             durable: see `preferl.files.writing`.
-            exclusive: refuse a name that others have sent.
+            exclusive: refuse a name that another program has sent.
 
         Raises:
-            StorageError: it cannot be written or sent, or others have sent it; nothing of it is
-                left then.
+            StorageError: the content cannot be written or sent, or the name is refused; nothing of
+                it is left then.
         """
         with writing(self.inside(name), durable=durable) as draft:
             yield draft
@@ -183,23 +182,23 @@ class SyncedFolder:
         return [name.rpartition("/")[2].removesuffix(ARCHIVE) for name in objects]
 
     def remove(self, name: str) -> None:
-        """Remove a file or folder, at once, for everybody; one that is missing is fine.
+        """Remove a file or folder here and in storage; do nothing if it is missing.
 
         Raises:
             StorageError: it cannot be removed, or storage not reached.
         """
         path = self.inside(name)
-        aside = path.with_name(f".{path.name}.old")
+        renamed = path.with_name(f".{path.name}.old")
         if self.url is not None:
             with self._reaching(missing=False):
                 self._storage.rm_file(self._object(name))
         with reading(path, expected="something that can be removed", error=StorageError):
             with suppress(FileNotFoundError):
-                path.rename(aside)  # so that no program reads a part of it
-            if aside.is_dir():
-                shutil.rmtree(aside, ignore_errors=True)
+                path.rename(renamed)  # first, so that no program reads a folder half removed
+            if renamed.is_dir():
+                shutil.rmtree(renamed, ignore_errors=True)
             else:
-                aside.unlink(missing_ok=True)
+                renamed.unlink(missing_ok=True)
 
     def _send(self, draft: Path, name: str, *, exclusive: bool) -> None:
         """Send a file, or a folder as an archive."""
@@ -220,7 +219,7 @@ class SyncedFolder:
 
     @contextmanager
     def _reaching(self, *, missing: bool = True) -> Iterator[None]:
-        """Turn what a storage's package raises into one error, `missing` names as well or not."""
+        """Raise the errors of a storage's package as `StorageError`; skip missing names if told."""
         expected = "storage that can be reached, with the rights to do this"
         fix = "Check the network and the credentials in the environment, and try again."
         try:
@@ -231,19 +230,19 @@ class SyncedFolder:
             if isinstance(error, FileExistsError):
                 expected = "a name that nobody has sent yet"
                 fix = "Let one program write there."
-            got = f"{type(error).__name__}: {error}".rstrip(".")
-            raise StorageError(f"{self}: expected {expected}, got {got}. {fix}") from error
+            reason = f"{type(error).__name__}: {error}".rstrip(".")
+            raise StorageError(f"{self}: expected {expected}, got {reason}. {fix}") from error
 
 
 def cache_folder() -> Path:
     """Return the folder of copies: the environment's, or the user's default."""
-    if named := os.environ.get(CACHE):
-        return Path(named)
+    if folder := os.environ.get(CACHE):
+        return Path(folder)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "preferl"
 
 
 def _pack(folder: Path, packed: Path) -> Path:
-    """Write the files of a folder, and of those within, into an archive as they are."""
+    """Write all files of a folder, and of folders within, uncompressed into an archive."""
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
         for file in sorted(folder.rglob("*")):
             if file.is_file():
@@ -252,10 +251,9 @@ def _pack(folder: Path, packed: Path) -> Path:
 
 
 def _unpack(packed: Path, folder: Path, name: str) -> None:
-    """Write the files of an archive into a new folder; `StorageError` where it is not one of ours.
+    """Write the files of an archive into a new folder; refuse archives that `_pack` did not write.
 
-    Archives packed here hold no files that are compressed, overlap or point elsewhere; such files
-    could fill the disk.
+    Files that are compressed, overlap or point elsewhere could fill the disk; `_pack` writes none.
     """
     with reading(name, expected="an archive as preferl sends it", error=StorageError):
         try:

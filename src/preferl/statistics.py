@@ -12,7 +12,7 @@ NORMAL_95 = 1.959963984540054
 
 
 def wilson_interval(successes: float, trials: float, z: float = NORMAL_95) -> tuple[float, float]:
-    """Interval of a share (Wilson 1927); honest near 0 and 1 and for few trials.
+    """Return Wilson's interval (1927) of a share, which also holds near 0 and 1 or for few trials.
 
     Args:
         successes: number of successes; halves are allowed.
@@ -33,11 +33,12 @@ def wilson_interval(successes: float, trials: float, z: float = NORMAL_95) -> tu
 
 
 def share_interval(shares: FloatArray, trials: int) -> tuple[float, float]:
-    """95 % interval of the mean share of `[S]` runs of `trials` trials each; it stays in [0, 1].
+    """Return the 95 % interval, within [0, 1], of the mean share of `[S]` runs of `trials` trials.
 
-    This is Wilson's interval with an effective number of trials, which would vary like the mean of
-    the runs (Korn and Graubard 1998). If runs differ by more than their trials explain, fewer
-    trials count, with Student's t. A single run does not show how runs differ.
+    This is Wilson's interval with an effective number of trials: so many that their share would
+    vary as the mean of the runs does (Korn and Graubard 1998). If runs differ by more than their
+    trials explain, that number is smaller, and Student's t replaces the normal distribution. A
+    single run does not show how runs differ.
 
     >>> [round(end, 2) for end in share_interval(np.array([1.0, 0.8, 1.0]), 20)]
     [0.38, 1.0]
@@ -55,10 +56,10 @@ def share_interval(shares: FloatArray, trials: int) -> tuple[float, float]:
 
 
 FEWEST_IN_PERCENT = 10
-"""Fewest trials whose share is given in per cent: of fewer, one more changes it by over 10."""
+"""Fewest trials whose share is given in per cent: one of fewer changes the share by over 10 %."""
 
 
-def share_in_words(share: float, interval: tuple[float, float], count: int, of: str) -> str:
+def share_in_words(share: float, interval: tuple[float, float], count: int, trials: str) -> str:
     """Return a share and its 95 % interval in words, for reports and terminals.
 
     A share of fewer than `FEWEST_IN_PERCENT` is a count, with a warning in place of the interval.
@@ -69,13 +70,13 @@ def share_in_words(share: float, interval: tuple[float, float], count: int, of: 
     '0 of 3 held-out answers (so few show nothing)'
     """
     if count < FEWEST_IN_PERCENT:
-        return f"{share * count:g} of {count} {of} (so few show nothing)"
+        return f"{share * count:g} of {count} {trials} (so few show nothing)"
     low, high = (f"{100 * end:.0f}" for end in interval)
-    return f"{100 * share:.0f} % of {count:,} {of} (95 % interval {low} to {high} %)"
+    return f"{100 * share:.0f} % of {count:,} {trials} (95 % interval {low} to {high} %)"
 
 
 def sign_test(successes: int, trials: int) -> float:
-    """Two-sided p-value of `successes` among `trials` if each were as likely as not, exact.
+    """Return the exact two-sided p-value of `successes` among `trials` at even odds.
 
     >>> [round(sign_test(*counts), 6) for counts in [(0, 5), (3, 6), (0, 0)]]
     [0.0625, 1.0, 1.0]
@@ -87,9 +88,9 @@ def sign_test(successes: int, trials: int) -> float:
 
 
 def interquartile_mean(values: FloatArray) -> FloatArray:
-    """Mean over the last axis without the lowest and the highest quarter, rounded down.
+    """Return the mean over the last axis without the lowest and the highest quarter (rounded down).
 
-    A failed run moves it less than it moves the mean, and it needs fewer runs than the median
+    A failed run changes it less than the mean, and it needs fewer runs than the median
     (Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical Precipice").
 
     >>> float(interquartile_mean(np.array([9.0, 1.0, 2.0, 3.0, -90.0])))
@@ -110,20 +111,20 @@ def bootstrap_interval(
     """95 % percentile bootstrap interval (Efron 1979), without the assumption of normal values.
 
     Args:
-        values: `[K]`, at least one. Of a single value, both ends are that value.
+        values: `[K]`, at least one. For a single value, both ends are that value.
         rng: generator of the resamples.
-        resamples: enough that the ends are steady to a few hundredths of a deviation.
-        statistic: over the last axis of `[resamples, K]`; the mean by default.
+        resamples: 2,000 keep the ends steady to a few hundredths of a deviation.
+        statistic: function over the last axis of `[resamples, K]`; the mean by default.
     """
     rows = rng.integers(len(values), size=(resamples, len(values)))
-    drawn = np.asarray(values, np.float64)[rows]
-    estimates = drawn.mean(-1) if statistic is None else statistic(drawn)
+    resampled = np.asarray(values, np.float64)[rows]
+    estimates = resampled.mean(-1) if statistic is None else statistic(resampled)
     low, high = np.quantile(estimates, [0.025, 0.975])
     return float(low), float(high)
 
 
 def t_quantile(freedom: float) -> float:
-    """The 97.5 % quantile of Student's t for at least one degree of freedom, whole or not.
+    """Return the 97.5 % quantile of Student's t; degrees of `freedom` may be fractions, 1 or more.
 
     >>> [round(t_quantile(freedom), 3) for freedom in (1, 4, 1e9)]
     [12.706, 2.776, 1.96]
@@ -136,7 +137,7 @@ def t_quantile(freedom: float) -> float:
 def mean_interval(values: FloatArray) -> tuple[float, float] | None:
     """95 % interval of the mean of `[S]` runs by Student's t; None for a single run.
 
-    It assumes normal values, which a few runs, such as seeds, cannot disprove.
+    It assumes normal values, which so few runs cannot disprove.
 
     >>> [round(end, 2) for end in mean_interval(np.array([1.0, 2.0, 3.0, 4.0]))]
     [0.45, 4.55]

@@ -101,11 +101,11 @@ def typed(*names: str | None, trust: Collection[str] = ()) -> tuple[str, ...]:
         ConfigError: a name with a colon that is not `module:Name`, or a module that cannot be one.
     """
     _require_modules(trust)
-    named = (*trust, *_modules_of(*names))
-    modules = tuple(module for module in named if not _needs_no_trust(module))
-    here = str(Path.cwd())
-    if here not in sys.path and any(map(_is_only_here, modules)):
-        sys.path.append(here)
+    allowed_modules = (*trust, *_modules_of(*names))
+    modules = tuple(module for module in allowed_modules if not _needs_no_trust(module))
+    working_directory = str(Path.cwd())
+    if working_directory not in sys.path and any(map(_is_only_here, modules)):
+        sys.path.append(working_directory)
     return modules
 
 
@@ -134,15 +134,15 @@ def safe_children() -> Iterator[None]:
 
     `multiprocessing` begins processes with `python -c`, which looks there for modules first.
     """
-    before = os.environ.get(SAFE_PATH)
+    earlier_value = os.environ.get(SAFE_PATH)
     os.environ[SAFE_PATH] = "1"
     try:
         yield
     finally:
-        if before is None:
+        if earlier_value is None:
             del os.environ[SAFE_PATH]
         else:
-            os.environ[SAFE_PATH] = before
+            os.environ[SAFE_PATH] = earlier_value
 
 
 def _modules_of(*names: str | None) -> tuple[str, ...]:
@@ -212,8 +212,8 @@ def _needs_no_trust(module: str) -> bool:
 def _is_only_here(module: str) -> bool:
     """Whether Python would find a module in the current folder alone."""
     top = module.split(".")[0]
-    here = str(Path.cwd())
-    if top in sys.modules or PathFinder.find_spec(top, [here]) is None:
+    working_directory = str(Path.cwd())
+    if top in sys.modules or PathFinder.find_spec(top, [working_directory]) is None:
         return False
-    elsewhere = [place for place in sys.path if place not in ("", here)]
-    return PathFinder.find_spec(top, elsewhere) is None
+    other_folders = [folder for folder in sys.path if folder not in ("", working_directory)]
+    return PathFinder.find_spec(top, other_folders) is None

@@ -16,7 +16,7 @@ import pytest
 
 from helpers.waiting import SECONDS, wait_until
 from preferl.annotate import AnnotateSettings, serve
-from preferl.annotate.serve import address, bind, kept_running
+from preferl.annotate.serve import address, bind, restarting
 
 PROGRAM = """
 import sys
@@ -142,7 +142,7 @@ def test_what_makes_videos_is_started_again_if_it_dies(tmp_path, caplog):
         found = log.read_text().split(" ")[:-1] if log.exists() else []
         return [int(pid) for pid in found] if len(found) == count else None
 
-    with kept_running([sys.executable, "-c", code], rest=0.05):
+    with restarting([sys.executable, "-c", code], pause=0.05):
         os.kill(*wait_until(lambda: started(1), "it was not started"), signal.SIGKILL)
         pids = wait_until(lambda: started(2), "it was not started again")
     assert "started again" in caplog.text

@@ -241,14 +241,14 @@ def test_a_project_holds_what_was_given(recorded, tmp_path, capsys):
         assert (project.slug, project.title, project.fps) == ("labels", "Doors", 20)
         assert project.instructions == "Watch the tür."
         assert project.question == "Which clip is better?"
-        asked = store.queries.asked(project.id)
+        asked = store.queries.query_clips(project.id)
     assert len(asked) == 7
     again = ("--store", tmp_path / "again")
     for seed, same in ((0, True), (1, False)):
         words = (*again, "--project", f"p{seed}", "--seed", seed, *more)
         assert run("annotate", "create", "--run", recorded, *words) == 0
         with Store.open(tmp_path / "again") as store:
-            others = store.queries.asked(store.projects.get(f"p{seed}").id)
+            others = store.queries.query_clips(store.projects.get(f"p{seed}").id)
         assert ([pair[1:] for pair in others] == [pair[1:] for pair in asked]) == same
     assert run("annotate", "create", "--run", recorded, *where, *more) == 1, "the name is taken"
 
@@ -350,7 +350,7 @@ def test_only_clips_of_one_task_are_compared(robot, tmp_path, whole, capsys):
     with Store.open(labels) as store:
         project = store.projects.only()
         assert (project.ratings, project.fps) == (True, 15)
-        asked = store.queries.asked(project.id)
+        asked = store.queries.query_clips(project.id)
         names = sorted({clip for _, *pair in asked for clip in pair})
         clips = store.clips.segments(project.id, names)
         ann = store.people.invite(project.id, "Ann").annotator.id

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from helpers.command_line import run
-from preferl.runs.executor import begun
+from preferl.runs.executor import pending_units
 
 SMALL = {
     "env": "CartPole-v1", "steps": 800, "initial_steps": 400, "iterations": 1, "comparisons": 6,
@@ -109,7 +109,7 @@ def test_no_file_of_a_sweep_holds_a_password(tmp_path, monkeypatch, capsys):
     (tmp_path / "fits.json").write_text(json.dumps(sweep))
 
     def begin_and_fail(units, on_done):
-        return {unit.name: f"no {stores[0]}" for unit in begun(units, on_done)}
+        return {unit.name: f"no {stores[0]}" for unit in pending_units(units, on_done)}
 
     monkeypatch.setattr("preferl.cli.sweep.executor_of", lambda *_: begin_and_fail)
     assert run("sweep", "fits.json", "--dry-run") == 0

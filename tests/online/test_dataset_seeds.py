@@ -10,7 +10,7 @@ from preferl.data.arrays import load_arrays
 from preferl.errors import ConfigError, DataError
 from preferl.online import DatasetConfig, SACConfig, dataset, record_dataset
 from preferl.online.dataset import data_id, record_seeds
-from preferl.runs.executor import begun, ended, perform
+from preferl.runs.executor import pending_units, perform, unit_failures
 from preferl.testing import PointWorld
 
 SMALL = DatasetConfig(
@@ -26,9 +26,9 @@ SMALL = DatasetConfig(
 
 def in_this_process(units, on_done, *, processes):
     """As `run_units`, without processes, which have tests of their own."""
-    for unit in begun(units, on_done):
+    for unit in pending_units(units, on_done):
         perform(unit)
-        ended(unit, 0, on_done)
+        unit_failures(unit, 0, on_done)
     return {}
 
 

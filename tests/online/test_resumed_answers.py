@@ -208,7 +208,7 @@ def test_people_in_a_browser_are_not_asked_again(tmp_path, monkeypatch):
             learn_from_preferences(SMALL, checkpoints=tmp_path / "run", feedback=feedback)
         resumed = True
         report = learn_from_preferences(SMALL, checkpoints=tmp_path / "run", feedback=feedback)
-        asked = store.queries.asked(people.project.id)
+        asked = store.queries.query_clips(people.project.id)
         assert Counter((one, two) for _, one, two in asked).most_common(1)[0][1] == 1
         assert len(asked) == given == len(report.comparisons) == SMALL.comparisons
 

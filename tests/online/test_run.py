@@ -133,7 +133,7 @@ def test_a_run_tells_what_people_were_asked_and_how_far_they_are_trusted(tmp_pat
         each = {"combine": "each", "patience": 60.0, "on_wait": lambda _: answer(*both)}
         feedback = StoredFeedback(store, **each)
         result = run_online(config, tmp_path / "run", evaluation=QUICK, feedback=feedback)
-        assert set(result["trust"]) == set(feedback.answered().names)
+        assert set(result["trust"]) == set(feedback.answers().names)
     resolved = json.loads((tmp_path / "run/config.json").read_text())["resolved"]
     assert resolved["answered_by"] == "people"
     assert resolved["question"] == people.project.question

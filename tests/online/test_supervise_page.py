@@ -47,7 +47,7 @@ def clock(monkeypatch):
 
 
 def probe_of(link, lines, **more):
-    probe = PageProbe(lines.append, **({"every": 0.0, "patience": 0.2, "timeout": 0.1} | more))
+    probe = PageProbe(lines.append, **({"interval": 0.0, "patience": 0.2, "timeout": 0.1} | more))
     assert not probe.is_up(None, 1)
     assert not probe.is_up(Status("starting"), 1)
     assert probe.is_up(Status("serving", link=link), 1)
@@ -70,23 +70,23 @@ def test_the_link_is_printed_once_and_again_when_it_changes():
 def test_whatever_answers_is_not_lost(port, clock):
     probe = probe_of(f"http://127.0.0.1:{port}/join/a", [], timeout=SECONDS)
     clock.now += 0.3
-    assert probe.lost() is None
+    assert probe.failure() is None
 
 
 def test_silence_is_lost_after_a_while(clock):
     with socket.create_server(("127.0.0.1", 0)) as listening:  # which nobody serves
         link = f"http://127.0.0.1:{listening.getsockname()[1]}/join/a"
         probe = probe_of(link, [], patience=0.5)
-        assert probe.lost() is None
+        assert probe.failure() is None
         clock.now += 0.6
-        assert probe.lost().startswith("has not answered for ")
-        patient = probe_of(link, [], every=60.0, patience=0.0, timeout=0.1)
+        assert probe.failure().startswith("has not answered for ")
+        patient = probe_of(link, [], interval=60.0, patience=0.0, timeout=0.1)
         clock.now += 0.1
-        assert patient.lost() is not None
-        assert patient.lost() is None, "it is not asked all the time"
+        assert patient.failure() is not None
+        assert patient.failure() is None, "it is not asked all the time"
 
 
 def test_nobody_asks_through_a_proxy(clock):
     probe = probe_of("https://labels.example.org/join/a", [])
     clock.now += 0.3
-    assert probe.lost() is None
+    assert probe.failure() is None

@@ -98,11 +98,11 @@ def test_pages_lead_to_each_other_in_both_directions(study, show):
     for numbers, last in zip(pages, lasts, strict=True):
         found = study.page(show=show, size=2, after=last)
         assert [row.answer.id for row in found.answers] == numbers
-        assert (found.has_before, found.has_after) == (last is not None, numbers is not pages[-1])
+        assert (found.has_previous, found.has_next) == (last is not None, numbers is not pages[-1])
     for numbers, later in pairwise(pages):
         found = study.page(show=show, size=2, before=later[0])
         assert [row.answer.id for row in found.answers] == numbers
-        assert (found.has_before, found.has_after) == (numbers is not pages[0], True)
+        assert (found.has_previous, found.has_next) == (numbers is not pages[0], True)
 
 
 def test_a_place_that_is_in_no_list_stands_for_the_first_page(study):

@@ -94,7 +94,7 @@ def test_agents_of_one_project_count_their_own_queries(store, project, feedback)
         ask(one, [0 + 2 * version, 1 + 2 * version], [2 + 2 * version, 3 + 2 * version])
     ask(other, [0, 2])
     assert (one.pending, other.pending, feedback.pending) == (4, 1, 5)
-    assert ([number for number, *_ in other.asked()], other.newest) == ([5], 5)
+    assert ([number for number, *_ in other.query_clips()], other.newest_query) == ([5], 5)
     assert held(store, project) == [1, 5, 2, 3, 4]
     other.ask_rest(SEGMENTS, np.array([[0, 2], [1, 3]]), since=0)
     assert other.pending == 2, "what others asked stands in for nothing"
@@ -130,7 +130,7 @@ def test_who_gave_each_answer_is_handed_through(store, project, feedback):
         for query in store.queue.claim(project, person, 2).queries:
             key = f"{name}'s to {query.query_id}"
             store.queue.answer(person, query.token, key, kinds[query.query_id - 1])
-    queries, comparisons, names = each.answered()
+    queries, comparisons, names = each.answers()
     given = [names[row] for row in comparisons.annotator]
     assert sorted(zip(queries.tolist(), given, strict=True)) == [(1, "Ann"), (1, "Bo"), (2, "Ann")]
     assert queries.tolist() == [1, 1, 2], "answers to one query lie together"
@@ -138,7 +138,7 @@ def test_who_gave_each_answer_is_handed_through(store, project, feedback):
     assert sorted(comparisons.preference[:2]) in ([0, 1], [0, 0], [1, 1])
     assert comparisons.preference[2] == 0.5
     assert len(comparisons.segments) == 4, "each clip once"
-    joined = feedback.answered()
+    joined = feedback.answers()
     assert joined.names == ()
     assert joined.comparisons.annotator is None
     assert joined.comparisons.preference[0] == comparisons.preference[:2].mean()
@@ -174,7 +174,7 @@ def test_windows_with_the_same_steps_are_not_compared(store, project, feedback):
     assert store.clips.get(project, ids[2]) is None, "nothing was stored"
     feedback.ask(segments, pairs)
     feedback.ask(segments, pairs[:1])
-    assert [pair for _, *pair in store.queries.asked(project)] == [ids[1:]]
+    assert [pair for _, *pair in store.queries.query_clips(project)] == [ids[1:]]
     with pytest.raises(FeedbackError, match="with itself"):
         feedback.ask(segments, np.array([[2, 2]]))
 
@@ -207,7 +207,7 @@ def test_asking_waits_for_people_on_request(feedback, waits, no_time_passes):
 @on_sqlite
 def test_some_queries_may_stay_open_but_the_last(store, project, feedback, waits):
     store.projects.update(project, budget=4)
-    feedback.ahead = 2
+    feedback.open_queries = 2
     ask(feedback, [0, 1], [2, 3])
     assert not waits, "nobody was waited for"
     assert feedback.wait(0.0, open_at_most=2) == 2
@@ -230,7 +230,7 @@ def test_only_what_people_are_asked_counts_towards_the_budget(store, project, fe
     store.projects.update(project, budget=4)
     old = store.queries.ask(project, SEGMENTS, np.array([[0, 2], [1, 3]]), model_version=1)
     assert store.queries.cancel(project, before_version=2) == len(old)
-    feedback.ahead = 2
+    feedback.open_queries = 2
     ask(feedback, [0, 1], [2, 3])
     assert not waits, "more are to come, so that nobody is waited for"
     assert feedback.pending == 2

@@ -46,7 +46,7 @@ def test_a_pace_is_that_of_the_last_ten_minutes(store):
     show(store, project.id)
     ann = invite(store, project.id)
     answer(store, project, ann, "left", "left")
-    assert store.reports.own(ann) == {"mine": 2, "mine_per_hour": None}
+    assert store.reports.personal_progress(ann) == {"mine": 2, "mine_per_hour": None}
     answer(store, project, ann, "left", "left")
     now = store.reports.clock()
     with store.database.write() as session:
@@ -56,7 +56,7 @@ def test_a_pace_is_that_of_the_last_ten_minutes(store):
             strict=True,
         ):
             session.execute(update(Answer).where(Answer.id == number).values(answered_at=now - ago))
-    own = store.reports.own(ann)
+    own = store.reports.personal_progress(ann)
     # Three answers are recent; after the first of them, two took 400 seconds.
     assert own == {"mine": 4, "mine_per_hour": pytest.approx(18.0, rel=0.2)}
 

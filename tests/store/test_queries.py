@@ -53,7 +53,7 @@ def test_no_more_are_asked_than_a_project_may_have(open_store):
 
     assert (
         sum(at_once(*(partial(ask, store) for store in stores)))
-        == len(stores[0].queries.asked(project))
+        == len(stores[0].queries.query_clips(project))
         == 20
     )
     assert stores[0].queries.ask(project, segments, pairs, most=20) == []
@@ -123,7 +123,7 @@ def test_programs_that_extend_lists_together_ask_nothing_twice(open_store, monke
         for number, question in enumerate(first.queue.claim(project, ann, 2).queries):
             first.queue.answer(ann, question.token, f"key-{number:05d}", "left")
     assert sum(at_once(*(partial(store.ranked.extend, project) for store in stores))) == 2
-    pairs = [frozenset(pair) for _, *pair in first.queries.asked(project)]
+    pairs = [frozenset(pair) for _, *pair in first.queries.query_clips(project)]
     assert len(set(pairs)) == len(pairs) == 4
 
 

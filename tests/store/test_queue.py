@@ -520,7 +520,7 @@ def test_a_pair_can_be_shown_though_its_videos_end_at_once(stores):
     with stores[0].database.write() as session:
         session.execute(update(Clip).values(video="none"))
         session.execute(update(Query).values(ready=False))
-    for _, *pair in stores[0].queries.asked(project):
+    for _, *pair in stores[0].queries.query_clips(project):
         ends = [
             partial(store.clips.video_ready, project, [clip])
             for store, clip in zip(stores, pair, strict=True)

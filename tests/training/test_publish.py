@@ -200,7 +200,7 @@ def test_a_write_that_fails_publishes_nothing(tmp_path, monkeypatch):
 
     with Publisher(tmp_path) as publisher:
         with pytest.raises(StorageError, match="No space left"):
-            publisher.publish(reward_of(2), beside=full)
+            publisher.publish(reward_of(2), write_extra=full)
         monkeypatch.setattr(publishing, "digests", full)
         with pytest.raises(StorageError, match="No space left"):
             publisher.publish(reward_of(2))

@@ -23,7 +23,7 @@ from preferl.store.store import Store
 router = APIRouter(prefix="/admin")
 CHANGES = [Depends(limited("request")), Depends(form_csrf)]
 LARGEST_NUMBER = 2**31 - 1  # the largest row number that every database holds
-LATEST = 12  # events that are shown
+EVENTS_SHOWN = 12  # events that are shown
 
 EVENTS = {
     "invited": "{name} was invited as {role}",
@@ -100,13 +100,13 @@ def change_person(
     if other.id == person.id:
         raise HTTPException(400, "You cannot change yourself; another admin can.")
     kind, changes = ACTS[act]
-    is_so = {
+    already_so = {
         "role": other.role == role,
         "end": other.disabled_at is not None,
         "restore": other.disabled_at is None,
         "qualify": other.qualified_at is not None,
     }
-    if is_so[act]:  # as when a browser sends the same form again
+    if already_so[act]:  # a browser may send the same form again
         return RedirectResponse("/admin", 303)
     store.people.update(number, role=role if act == "role" else None, **changes)
     detail = {"name": other.name, "role": role}
@@ -125,18 +125,18 @@ def change_project(
     budget: Annotated[str, Form(pattern=r"^ *[0-9]{0,9} *$")] = "",
     paused: Annotated[bool, Form()] = False,
 ) -> Response:
-    """Change the project's settings: question, quorum and pause among them."""
+    """Change the project's settings, such as question, quorum and pause."""
     store = store_of(request)
-    before = store.projects.get(person.project_id)
-    wanted = {
-        "title": title.strip() or before.slug,
+    project = store.projects.get(person.project_id)
+    settings = {
+        "title": title.strip() or project.slug,
         "question": question.strip(),
         "instructions": instructions.replace("\r\n", "\n").strip(),
         "quorum": quorum,
         "budget": int(budget) if budget.strip() else None,
         "paused": paused,
     }
-    changed = {name: value for name, value in wanted.items() if getattr(before, name) != value}
+    changed = {name: value for name, value in settings.items() if getattr(project, name) != value}
     if changed:
         store.projects.update(person.project_id, **changed)
         names = {"changed": ", ".join(changed)}
@@ -202,12 +202,12 @@ def _overview(
 
 def _events(store: Store, project_id: int, rewards: list[RewardVersion]) -> list[tuple[float, str]]:
     """List events and published rewards with their times, the newest first."""
-    latest = store.reports.latest_events(project_id, LATEST)
+    latest = store.reports.latest_events(project_id, EVENTS_SHOWN)
     events = [(event.at, _words(event.kind, event.detail or {})) for event in latest]
-    for reward in rewards[-LATEST:]:
+    for reward in rewards[-EVENTS_SHOWN:]:
         text = f"reward version {reward.version} was published: {reward_words(reward)}"
         events.append((reward.published_at, text))
-    return sorted(events, key=lambda event: event[0], reverse=True)[:LATEST]
+    return sorted(events, key=lambda event: event[0], reverse=True)[:EVENTS_SHOWN]
 
 
 def _people(store: Store, project_id: int, numbers: AnswerNumbers) -> list[dict[str, Any]]:
@@ -217,10 +217,10 @@ def _people(store: Store, project_id: int, numbers: AnswerNumbers) -> list[dict[
     for person in store.people.all(project_id):
         row = numbers.people.get(person.name, {"answers": 0, "reasons": []})
         words = (REASONS.get(reason, reason).format_map(row) for reason in row["reasons"])
-        why = [text.replace("%", " %") for text in words]  # as the page writes percentages
-        last = numbers.last_answers.get(person.name)
-        times = {"last": last, "signed_in": signed_in.get(person.id)}
-        rows.append({**row, **times, "who": person, "why": why})
+        reason_texts = [text.replace("%", " %") for text in words]  # as the page writes percentages
+        last_answer = numbers.last_answers.get(person.name)
+        times = {"last": last_answer, "signed_in": signed_in.get(person.id)}
+        rows.append({**row, **times, "who": person, "why": reason_texts})
     return rows
 
 

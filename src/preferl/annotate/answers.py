@@ -21,17 +21,17 @@ from preferl.store.schema import Annotator, Query as StoredQuery
 from preferl.store.store import Store
 
 router = APIRouter(prefix="/admin/answers")
-SHOWN: Final[dict[Show, tuple[str, str]]] = {
+LISTS: Final[dict[Show, tuple[str, str]]] = {
     "all": ("All", "The latest answer of each person to each pair, the newest first."),
     "differing": ("Disagreement", "Answers to pairs that people answered differently."),
     "surprising": (
         "Reward error",
-        "Answers that the newest reward predicts otherwise, the most surprising first. An answer "
-        "that it learned from surprises it less.",
+        "Answers that contradict the newest reward, the most surprising first. Answers that it "
+        "learned from are predicted better than others.",
     ),
     "withdrawn": ("Withdrawn", "Answers that were withdrawn or undone, and do not count."),
 }
-"""The lists of answers: the name of each, and what it holds."""
+"""Heading and explanation of each list of answers."""
 
 WORDS: Final = {
     "left": "A is better",
@@ -56,14 +56,14 @@ async def browse(
     after: Number | None = None,
     at: Number | None = None,
 ) -> HTMLResponse:
-    """Show a page of answers, and one of them with its clips: the one `at` a number, or the first.
+    """Show a page of answers, and one answer with its clips: number `at`, or the page's first.
 
-    The page ends `before` an answer or begins `after` one, by its number; by default it is the
-    first page.
+    The page ends `before` the answer of a number, or begins `after` one; by default it is the first
+    page.
     """
     annotator = int(who) if who.strip("0") else None
-    beside = {"before": before} if before else {"after": after} if after else {}
-    return await in_turn(request, partial(_page, request, person, show, annotator, beside, at))
+    neighbour = {"before": before} if before else {"after": after} if after else {}
+    return await in_turn(request, partial(_page, request, person, show, annotator, neighbour, at))
 
 
 def _page(
@@ -71,12 +71,12 @@ def _page(
     person: Annotator,
     show: Show,
     annotator: int | None,
-    beside: dict[str, int],
+    neighbour: dict[str, int],
     at: int | None,
 ) -> HTMLResponse:
     store = store_of(request)
     project_id = person.project_id
-    listed = store.answers.page(project_id, show=show, annotator_id=annotator, **beside)
+    listed = store.answers.page(project_id, show=show, annotator_id=annotator, **neighbour)
     chosen = next(iter(listed.answers), None) if at is None else store.answers.get(project_id, at)
     if at is not None and chosen is None:
         raise HTTPException(404, "There is no answer of this number here.")
@@ -86,20 +86,20 @@ def _page(
     query = {"show": show, "who": annotator or ""}
     context = {
         "person": person,
-        "shown": SHOWN,
+        "shown": LISTS,
         "show": show,
         "who": annotator,
         "people": people,
         "rows": [_view(row) for row in listed.answers],
-        "total": _counted(listed.total),
-        "page_before": numbers[0] if numbers and listed.has_before else None,
-        "page_after": numbers[-1] if numbers and listed.has_after else None,
+        "total": _count_in_words(listed.total),
+        "page_before": numbers[0] if numbers and listed.has_previous else None,
+        "page_after": numbers[-1] if numbers and listed.has_next else None,
         "chosen": None if chosen is None else _details(store, project_id, chosen, people),
         "before": None if not row else numbers[row - 1],
-        # After an answer that has left the list, such as a withdrawn one, the first one follows.
+        # If the answer is no longer in the list, as a withdrawn one, the list's first comes next.
         "after": next(iter(numbers if row is None else numbers[row + 1 :]), None),
         "key": secrets.token_hex(16),
-        "here": urlencode(query | beside),
+        "here": urlencode(query | neighbour),
         "link": lambda **more: f"?{urlencode(query | more)}",
     }
     return page(request, "answers.html", context)
@@ -121,23 +121,29 @@ def change(
         raise HTTPException(404, "There is no answer of this number here.")
     try:
         if act == "withdraw":
-            newest = store.answers.withdraw(project_id, number, by=person.id, key=f"{key}-{act}")
+            new_answer = store.answers.withdraw(
+                project_id, number, by=person.id, key=f"{key}-{act}"
+            )
         else:
-            newest = store.answers.correct(
+            new_answer = store.answers.correct(
                 project_id, number, by=person.id, key=f"{key}-{act}", kind=act
             )
     except FeedbackError as error:
         words = "This answer has changed since, or cannot be changed. Look at it again."
         raise HTTPException(409, words) from error
-    return RedirectResponse(f"/admin/answers?{back}&at={newest}", 303)
+    return RedirectResponse(f"/admin/answers?{back}&at={new_answer}", 303)
 
 
 def _view(row: GivenAnswer) -> dict[str, Any]:
     """Return an answer in words."""
     answer = row.answer
     share = row.predicted
-    seen = {"left": 1.0, "right": 0.0}.get(answer.kind)
-    wrong = share is not None and seen is not None and (seen - 0.5) * (share - 0.5) < 0
+    preferred_left = {"left": 1.0, "right": 0.0}.get(answer.kind)
+    contradicts = (
+        share is not None
+        and preferred_left is not None
+        and (preferred_left - 0.5) * (share - 0.5) < 0
+    )
     return {
         "id": answer.id,
         "kind": answer.kind,
@@ -149,12 +155,12 @@ def _view(row: GivenAnswer) -> dict[str, Any]:
         "strength": answer.strength,
         "seconds": None if answer.response_ms is None else answer.response_ms / 1000,
         "predicted": None if share is None else _predicted(share),
-        "wrong": wrong,
+        "wrong": contradicts,
         "counts": row.counts,
     }
 
 
-def _counted(total: int) -> str:
+def _count_in_words(total: int) -> str:
     """Return in words how many answers a list has.
 
     >>> _counted(1), _counted(10_001)
@@ -173,8 +179,8 @@ def _predicted(left: float) -> str:
     return f"{side}, {100 * share:.0f} %"
 
 
-def _then(query: StoredQuery, name: str, counted: int) -> str:
-    """Return in words what becomes of a query when a counted answer to it is withdrawn."""
+def _consequence(query: StoredQuery, name: str, counted: int) -> str:
+    """Return in words what happens to a query if the present answer to it is withdrawn."""
     if query.purpose == "known":
         return f"{name} may be asked about the pair again"
     waits = query.purpose == "ask" and query.cancelled_at is None and counted <= query.quorum
@@ -186,12 +192,12 @@ def _details(
 ) -> dict[str, Any]:
     """Return an answer with its clips and the whole history of its query."""
     names = {person.id: person.name for person in people}
-    given = store.answers.history(project_id, chosen.query.id)
-    latest = {row.answer.annotator_id: row.answer.id for row in given}
+    answers = store.answers.history(project_id, chosen.query.id)
+    latest = {row.answer.annotator_id: row.answer.id for row in answers}
     history: list[dict[str, Any]] = []
-    for row in given:
+    for row in answers:
         detail = row.answer.detail or {}
-        # Sides are those of the selected answer, whichever sides this person saw.
+        # Other people may have seen the sides swapped; words name those of the selected answer.
         turned = row.answer.swapped != chosen.answer.swapped
         kind = {"left": "right", "right": "left"}.get(row.answer.kind, row.answer.kind)
         words = WORDS[kind if turned else row.answer.kind]
@@ -199,16 +205,16 @@ def _details(
             words = f"Withdrawn by {names.get(detail.get('by'), row.name)}"
         elif "corrects" in detail:
             words += ", as a correction"
-        standing = row.counts and latest[row.answer.annotator_id] == row.answer.id
+        counts = row.counts and latest[row.answer.annotator_id] == row.answer.id
         history.append(
-            {"name": row.name, "at": row.answer.answered_at, "words": words, "counts": standing}
+            {"name": row.name, "at": row.answer.answered_at, "words": words, "counts": counts}
         )
     current = latest[chosen.answer.annotator_id] == chosen.answer.id
     return _view(chosen) | {
         "sides": [media_url(clip) for clip in chosen.sides],
         "drawn": chosen.query.ready,
         "history": history,
-        "then": _then(chosen.query, chosen.name, sum(row["counts"] for row in history)),
+        "then": _consequence(chosen.query, chosen.name, sum(row["counts"] for row in history)),
         "current": current,
         "may_withdraw": current and chosen.counts,
         "may_correct": current and chosen.query.purpose != "repeat",

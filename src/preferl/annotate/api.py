@@ -45,7 +45,7 @@ class UndoBody(ClaimBody):
 
 
 class ViewingBody(Body):
-    """How a pair was looked at: whole repetitions, speed at the end, single steps."""
+    """How a person watched a pair: full loops, the last speed, and steps taken singly."""
 
     loops: Annotated[int, Field(ge=0, le=100_000)] = 0
     speed: Annotated[float, Field(gt=0, le=16)] = 1.0
@@ -85,18 +85,18 @@ class HoldBody(Body):
 
 
 class ReleaseBody(HoldBody):
-    """Queries that are given back; the body has the CSRF token, since beacons send no headers."""
+    """Queries to release; the body has the CSRF token, since browser beacons send no headers."""
 
     csrf: Annotated[str, Field(max_length=100)] = ""
 
 
 def _claim(request: Request, person: Annotator, count: int) -> dict[str, Any]:
     """Fill up the queries that a person holds; return the queries and the progress."""
-    held = store_of(request).queue.claim(person.project_id, person.id, count)
+    claimed = store_of(request).queue.claim(person.project_id, person.id, count)
     tally: Tally = request.app.state.news.tally
     return {
-        "state": held.state,
-        "queries": _views(request, person, held.queries, rated=held.ratings),
+        "state": claimed.state,
+        "queries": _views(request, person, claimed.queries, rated=claimed.ratings),
         "progress": tally.of(person.project_id, person.id, within=COUNTED_WITHIN),
     }
 
@@ -150,10 +150,10 @@ def claim(request: Request, person: Answering, body: ClaimBody) -> dict[str, Any
 @router.post("/answer", dependencies=CHANGES)
 def answer(request: Request, person: Answering, body: AnswerBody) -> dict[str, Any]:
     """Record an answer, which is on disk before this returns, and hand out the next queries."""
-    given = body.model_dump(exclude={"shown", "count"})
+    answer_fields = body.model_dump(exclude={"shown", "count"})
     detail = {"shown": body.shown.model_dump()}
     store = store_of(request)
-    recorded = store.queue.answer(person.id, **given, detail=detail)
+    recorded = store.queue.answer(person.id, **answer_fields, detail=detail)
     receipt = {"recorded": recorded.answer_id, "new": recorded.new}
     return receipt | _claim(request, person, body.count)
 
@@ -162,14 +162,14 @@ def answer(request: Request, person: Answering, body: AnswerBody) -> dict[str, A
 def undo(request: Request, person: Answering, body: UndoBody) -> dict[str, Any]:
     """Undo this person's last answer, and lease its query to them again."""
     query = store_of(request).queue.undo(person.id, body.key)
-    undone = [] if query is None else [query]
-    back = _views(request, person, undone, rated=True)
-    return {"query": back[0] if back else None} | _claim(request, person, body.count)
+    queries = [] if query is None else [query]
+    views = _views(request, person, queries, rated=True)
+    return {"query": views[0] if views else None} | _claim(request, person, body.count)
 
 
 @router.post("/rate", dependencies=CHANGES)
 def rate(request: Request, person: Answering, body: RateBody) -> dict[str, Any]:
-    """Record what this person says of a clip, which is on disk before this returns."""
+    """Record this person's rating and outcome of a clip on disk, then return them."""
     store = store_of(request)
     if not store.projects.get(person.project_id).ratings:
         raise HTTPException(409, "Clips are not rated here.")
@@ -179,13 +179,13 @@ def rate(request: Request, person: Answering, body: RateBody) -> dict[str, Any]:
 
 @router.post("/unrate", dependencies=CHANGES)
 def unrate(request: Request, person: Answering, body: UnrateBody) -> dict[str, Any]:
-    """Undo this person's last change of a rating or outcome; return what they now say."""
+    """Undo this person's last change of a rating or outcome; return the present ones."""
     return _rating_view(store_of(request).ratings.undo(person.project_id, person.id, body.key))
 
 
 @router.post("/heartbeat", dependencies=CHANGES)
 def heartbeat(request: Request, person: Answering, body: HoldBody) -> dict[str, Any]:
-    """Keep queries for longer; `kept` is false if this person holds none of them any more."""
+    """Extend the leases of queries; `kept` is false if this person holds none of them any more."""
     expires_at = store_of(request).queue.heartbeat(person.id, body.tokens)
     return {"kept": expires_at is not None}
 

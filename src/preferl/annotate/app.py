@@ -62,21 +62,22 @@ class AnnotateSettings:
         host: address to listen at. Only this machine reaches the default; any other address needs
             a `secret`.
         port: port to listen at; 0 takes any that is free.
-        hosts: names under which people reach the page, beside `localhost`, numeric addresses and
-            the name in `public_url`. Requests for other names are refused, so that no foreign page
+        hosts: names under which people reach the page, besides `localhost`, numeric addresses and
+            the name in `public_url`. Requests for other names are refused, so that no other website
             reaches a server on this machine by DNS rebinding.
         public_url: the page's address for people if it differs from the listening one, as behind a
             proxy: `https://label.example.org`. With `https`, cookies are sent over https only.
         poll_seconds: how often the server looks for news to send to the open pages.
         session_days: days after which a person has to open their link again.
-        requests_per_second: lasting rate of one person's changes; bursts may be eight times as
-            large. The overview may be requested a tenth as often, files of answers a hundredth.
+        requests_per_second: sustained rate of one person's changes; a burst may be eight times as
+            large. The overview may be requested a tenth as often, files of answers a hundredth as
+            often.
         largest_request: most bytes of a request's body.
         shared_limits: whether the requests of a person are counted in the database, for several
             servers of one page. One in eight requests then takes a few milliseconds longer.
-        secret: signs sessions; at least 32 characters, and needed where other machines can reach
-            the page. It comes from the environment's `PREFERL_SECRET`, so that no command line
-            shows it; None uses the key beside the labels.
+        secret: signs sessions; at least 32 characters, and required if other machines can reach the
+            page. It comes from the environment variable `PREFERL_SECRET`, so that no command line
+            shows it; None uses the key in the store.
 
     Raises:
         ConfigError: a number is out of its range, an address is malformed, or other machines can
@@ -160,8 +161,8 @@ def create_app(
 
     Nothing is global: several apps may live in one process. Handlers run in threads, since the
     store blocks; only `POST` changes anything. The caller closes the store. The default `settings`
-    serve this machine only. `limits` decide how often one person may ask; by default they are
-    counted as the settings say.
+    serve this machine only. `limits` decide how often one person may send requests; by default they
+    follow the settings.
     """
     settings = settings or AnnotateSettings()
 
@@ -235,10 +236,10 @@ STATUS: Final[dict[type[Exception], tuple[int, str]]] = {
     ConfigError: (400, ""),
     DataError: (400, ""),
 }
-"""The HTTP status of each of our errors, and words for people; "" shows the error's own."""
+"""The HTTP status and text for each of preferl's errors; "" shows the error's own message."""
 
 PLAIN: Final = {404: "There is nothing at this address.", 405: "That is not how to ask for this."}
-"""The words for errors of the framework itself."""
+"""Texts for the web framework's own errors, by HTTP status."""
 
 
 async def _refusal(request: Request, error: Exception) -> Response:  # blocks nothing
@@ -279,7 +280,7 @@ class Guard:
         is_number = size.isascii() and size.isdecimal() and len(size) < 19
         reply: ASGIApp = self._app
         if not self._settings.admits(name):
-            reply = PlainTextResponse("This server does not go by that name.", 400)
+            reply = PlainTextResponse("This server does not have that name.", 400)
         elif is_number and int(size) > self._settings.largest_request:
             reply = PlainTextResponse("Too large.", 413)
         elif headers.get("content-type", "").strip().lower().startswith("multipart/"):

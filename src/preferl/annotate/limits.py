@@ -61,9 +61,9 @@ def rates(requests_per_second: float) -> dict[What, Rate]:
     (Rate(per_second=10.0, burst=80.0), Rate(per_second=0.1, burst=4.0))
     """
     per_second = {what: share * requests_per_second for what, (share, _) in KINDS.items()}
-    least = {"request": 0.0}
+    shares = {"request": 0.0}
     return {
-        w: Rate(rate, max(least.get(w, FEWEST), rate * BURST)) for w, rate in per_second.items()
+        w: Rate(rate, max(shares.get(w, FEWEST), rate * BURST)) for w, rate in per_second.items()
     }
 
 
@@ -90,11 +90,11 @@ class MemoryLimits:
     async def allows(self, what: What, who: Hashable) -> bool:
         """Whether one more request of this kind is fine, which is then counted."""
         rate = self._rates[what]
-        now = self._clock()
+        time_now = self._clock()
         with self._lock:
-            left, at = self._buckets.pop((what, who), (rate.burst, now))
-            left = min(rate.burst, left + (now - at) * rate.per_second)
-            self._buckets[what, who] = (left - 1 if left >= 1 else left, now)
+            left, counted_at = self._buckets.pop((what, who), (rate.burst, time_now))
+            left = min(rate.burst, left + (time_now - counted_at) * rate.per_second)
+            self._buckets[what, who] = (left - 1 if left >= 1 else left, time_now)
             if len(self._buckets) > MOST_KNOWN:
                 self._buckets.pop(next(iter(self._buckets)))
         return left >= 1
@@ -127,10 +127,10 @@ class SharedLimits:
         key = (what, str(who))
         if not self._taken.get(key):
             try:
-                more = await to_thread.run_sync(self._take, *key, limiter=self._threads)
+                granted = await to_thread.run_sync(self._take, *key, limiter=self._threads)
             except StorageError:
                 return True
-            self._taken[key] = self._taken.pop(key, 0) + more
+            self._taken[key] = self._taken.pop(key, 0) + granted
             if len(self._taken) > MOST_KNOWN:
                 self._taken.pop(next(iter(self._taken)))
             if not self._taken[key]:

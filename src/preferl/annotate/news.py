@@ -85,14 +85,16 @@ class News:
         reader: asyncio.Queue[Message | None] = asyncio.Queue(BACKLOG)
         self._loop = asyncio.get_running_loop()
         self._readers[reader] = _Reader(project_id, annotator_id)
-        own = [
-            queue for queue, other in self._readers.items() if other.annotator_id == annotator_id
+        own_streams = [
+            queue
+            for queue, other_reader in self._readers.items()
+            if other_reader.annotator_id == annotator_id
         ]
-        for oldest in own[:-STREAMS]:
+        for oldest in own_streams[:-STREAMS]:
             for message in (GIVE_WAY, None):
                 _put(oldest, message)
-        for newest in self._last.get(project_id, {}).items():
-            reader.put_nowait(newest)
+        for last_message in self._last.get(project_id, {}).items():
+            reader.put_nowait(last_message)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._look())
         try:
@@ -156,11 +158,11 @@ class News:
 
     def _snapshot(self, project_id: int) -> dict[str, dict[str, Any]]:
         progress = self.tally.of(project_id)
-        there = {name: progress[name] for name in ("open", "pairs_undrawn", "wanted")}
+        counts = {name: progress[name] for name in ("open", "pairs_undrawn", "wanted")}
         return {
             "progress": {k: v for k, v in progress.items() if not k.startswith("mine")},
             "reward": live_view(self._store, project_id),
-            "queries": {"paused": self._store.projects.get(project_id).paused, **there},
+            "queries": {"paused": self._store.projects.get(project_id).paused, **counts},
         }
 
     def _send(self, project_id: int, snapshot: dict[str, dict[str, Any]]) -> None:

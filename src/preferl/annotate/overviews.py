@@ -52,8 +52,8 @@ class AnswerNumbers:
 class Overviews:
     """The newest `AnswerNumbers` of each project.
 
-    One thread computes them for everybody after new answers. If that is expensive, the numbers stay
-    for a while however many people look, because people who answer come first.
+    One thread computes them for everybody after new answers. If that is expensive, the numbers are
+    kept for a while, however many people look, so that people who answer need not wait.
     """
 
     def __init__(self, store: Store) -> None:
@@ -81,8 +81,8 @@ class Overviews:
 async def in_turn(request: Request, look: Callable[[], HTMLResponse]) -> HTMLResponse:
     """Render overview pages in a thread, one page at a time.
 
-    Waiting requests hold no thread, because people who answer need the threads. If a request waits,
-    its page begins after a pause as long as the previous page took.
+    Waiting requests hold no thread, because people who answer need the threads. Between two pages,
+    there is a pause as long as the first of them took.
     """
     looking: CapacityLimiter = request.app.state.looking
     async with looking:

@@ -93,7 +93,7 @@ def answering(request: Request) -> Response:
     if person is None:
         words = (
             "Everybody who answers here has a link of their own. Open yours; if you have lost it, "
-            "ask whoever invited you for a new one."
+            "ask the person who invited you for a new one."
         )
         return message(request, 401, words)
     if person.role == "spectator":
@@ -125,9 +125,9 @@ def answering(request: Request) -> Response:
 def join(request: Request, secret: str) -> Response:
     """Sign in by a personal link, or show a page that asks first.
 
-    The page asks first in two cases. Another site that opens a link here would sign a person in
-    under another name. And chat programs that fetch links for a preview would use up a link that
-    opens a few times only. The owner of one project is the owner of all.
+    The page asks first in two cases: if another site has opened the link and would sign a person in
+    under another name; and if the link opens a few times only, since chat programs fetch links for
+    a preview. Owners are not asked, since the owner of one project is the owner of all.
     """
     person = store_of(request).people.by_secret(secret)
     if person is None:

@@ -47,28 +47,30 @@ def statement(store: Store, project_id: int, progress: Progress) -> dict[str, An
     goal = (progress.wanted or None) if budget or not asking else None
     rewards = store.reports.rewards(project_id)
     until = None
-    newest = None
+    reward_line = None
     share = min(progress.answered / goal, 1.0) if goal else None
     if service is not None and rewards:
         until = _until("next", service, (service.next_at or 0) - progress.revision)
-        newest = f"Reward version {rewards[-1].version} is from {plural(rewards[-1].answers)}."
+        reward_line = f"Reward version {rewards[-1].version} is from {plural(rewards[-1].answers)}."
     elif service is not None:
         decided = store.reports.decided(project_id)
-        needed = service.first_at or 0
-        until = _until("first", service, needed - decided)
-        share = min(decided / needed, 1.0) if needed and share is None else share
-    agents = [each for each in services if kind_of(each.name) == AGENT]
-    working = (each.status for each in agents if each.works)
+        answers_needed = service.first_at or 0
+        until = _until("first", service, answers_needed - decided)
+        share = min(decided / answers_needed, 1.0) if answers_needed and share is None else share
+    agents = [service_state for service_state in services if kind_of(service_state.name) == AGENT]
+    working = (service_state.status for service_state in agents if service_state.works)
     agent = next((status for status in working if status.mean_return is not None), None)
     if agent is not None:
-        newest = " ".join(filter(None, (newest, _where(agent))))
-    ended = bool(agents) and all(each.status.state == "stopped" for each in agents)
+        reward_line = " ".join(filter(None, (reward_line, _where(agent))))
+    ended = bool(agents) and all(
+        service_state.status.state == "stopped" for service_state in agents
+    )
     if ended:
-        over = "The run has ended; answers from now on are kept for a later one."
-        newest = " ".join(filter(None, (newest, over)))
+        end_note = "The run has ended; answers from now on are kept for a later one."
+        reward_line = " ".join(filter(None, (reward_line, end_note)))
     words = f"{progress.answered:,} of {plural(goal)}" if goal else plural(progress.answered)
     answers = {"answered": progress.answered, "goal": goal, "words": words}
-    return answers | {"until": until, "share": share, "newest": newest, "ended": ended}
+    return answers | {"until": until, "share": share, "newest": reward_line, "ended": ended}
 
 
 @final
@@ -93,19 +95,23 @@ class Tally:
         The project's numbers may be `within` seconds old. They count every query, and a study with
         hundreds of people must not count all queries again for each answer.
         """
-        now = time.monotonic()
-        counted_at, counted = self._seen.get(project_id, (-math.inf, {}))
-        if now - counted_at >= within:
-            if counted:  # one request counts; concurrent ones take the older numbers
-                self._seen[project_id] = now, counted
+        time_now = time.monotonic()
+        counted_at, cached = self._seen.get(project_id, (-math.inf, {}))
+        if time_now - counted_at >= within:
+            if cached:  # one request counts; concurrent ones take the older numbers
+                self._seen[project_id] = time_now, cached
             progress = self._store.progress(project_id)
             active = self._store.reports.active_people(project_id) | self._present(project_id)
-            counted = asdict(progress) | {
+            cached = asdict(progress) | {
                 "statement": statement(self._store, project_id, progress),
                 "people_active": len(active),
             }
-            self._seen[project_id] = now, counted
-        return counted if annotator_id is None else counted | self._store.reports.own(annotator_id)
+            self._seen[project_id] = time_now, cached
+        return (
+            cached
+            if annotator_id is None
+            else cached | self._store.reports.personal_progress(annotator_id)
+        )
 
 
 def _until(which: str, service: Status, more: int) -> str | None:
@@ -138,8 +144,8 @@ def _service_words(service: ServiceState) -> str:
     if not service.alive:
         return f"no heartbeat for {service.age:.0f} s{after}"
     words = status.state  # other programs have states of their own
-    if does := DOES.get((kind_of(service.name), status.state)):
-        words = does.format(problem=status.problem, idle=status.idle or 0)
+    if activity := DOES.get((kind_of(service.name), status.state)):
+        words = activity.format(problem=status.problem, idle=status.idle or 0)
     if service.name == REWARD_SERVICE and status.state == "waiting":
         if status.version:
             return f"{words}: {status.behind or 0:,} new since version {status.version:,}"
@@ -220,9 +226,9 @@ def media_url(clip: str) -> str:
 
 def live_view(store: Store, project_id: int) -> dict[str, Any]:
     """Return the reward's versions and the agent's last episode."""
-    drawn = ("version", "accuracy", "low", "high", "answers")  # by the page's scripts
+    plotted = ("version", "accuracy", "low", "high", "answers")  # by the page's scripts
     versions = store.reports.rewards(project_id)
-    rewards = [{name: getattr(reward, name) for name in drawn} for reward in versions]
+    rewards = [{name: getattr(reward, name) for name in plotted} for reward in versions]
     return {"rewards": rewards, "episode": episode_view(store, project_id)}
 
 

@@ -35,7 +35,7 @@ IDLE_SECONDS: Final = 75
 request while the server closes the connection cannot know whether the request arrived."""
 
 REST_SECONDS: Final = 2.0  # before a program that died is started again, as the fault may last
-PER_MINUTE: Final = 30  # messages that are logged; an attack mostly repeats the same one
+MESSAGES_PER_MINUTE: Final = 30  # messages that are logged; an attack mostly repeats the same one
 
 
 def serve(
@@ -84,7 +84,7 @@ def serve(
     if not settings.only_here:
         on_message("Others need a link of their own: invite them on the page's overview.")
     on_message("Stop with Ctrl-C.")
-    drawing = kept_running(preferl_program(*render)) if render else nullcontext()
+    drawing = restarting(preferl_program(*render)) if render else nullcontext()
     opening = private_redirect(link) if open_browser else nullcontext()
     # At Ctrl-C uvicorn stops the server, then raises KeyboardInterrupt.
     with suppress(KeyboardInterrupt), listening, drawing, bounded(), opening as redirect:
@@ -185,10 +185,10 @@ class Server(uvicorn.Server):
 
 
 @contextmanager
-def kept_running(command: Sequence[str], rest: float = REST_SECONDS) -> Iterator[None]:
-    """Run a program beside the block; if it dies, start it again after `rest` seconds."""
+def restarting(command: Sequence[str], pause: float = REST_SECONDS) -> Iterator[None]:
+    """Run a program beside the block; if it dies, start it again after `pause` seconds."""
     stopping = threading.Event()
-    thread = threading.Thread(target=_watch, args=(command, stopping, rest), daemon=True)
+    thread = threading.Thread(target=_watch, args=(command, stopping, pause), daemon=True)
     thread.start()
     try:
         yield
@@ -197,7 +197,7 @@ def kept_running(command: Sequence[str], rest: float = REST_SECONDS) -> Iterator
         thread.join(10)
 
 
-def _watch(command: Sequence[str], stopping: threading.Event, rest: float) -> None:
+def _watch(command: Sequence[str], stopping: threading.Event, pause: float) -> None:
     """Start a program again whenever it ends; end it once `stopping` is set, by force if needed."""
     while not stopping.is_set():
         process = subprocess.Popen(command, start_new_session=True)
@@ -211,9 +211,9 @@ def _watch(command: Sequence[str], stopping: threading.Event, rest: float) -> No
                 process.kill()
                 process.wait()
             return
-        words = "The program that draws videos ended with status %s and is started again."
-        log.warning(words, process.returncode)
-        stopping.wait(rest)
+        message = "The program that draws videos ended with status %s and is started again."
+        log.warning(message, process.returncode)
+        stopping.wait(pause)
 
 
 @final
@@ -221,21 +221,21 @@ class BoundedLog(logging.Filter):
     """Logs a number of messages each minute, and counts the others; `clock` gives seconds."""
 
     def __init__(
-        self, per_minute: int = PER_MINUTE, clock: Callable[[], float] = time.monotonic
+        self, per_minute: int = MESSAGES_PER_MINUTE, clock: Callable[[], float] = time.monotonic
     ) -> None:
         super().__init__()
         self._per_minute = per_minute
         self._clock = clock
-        self._began = clock()
+        self._minute_start = clock()
         self._count = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether this message is logged; the last one of a minute announces the cut."""
-        now = self._clock()
-        if now - self._began >= 60:
-            if (missed := self._count - self._per_minute) > 0:
-                _add(record, f"{missed:,} messages before this one were left out")
-            self._began = now
+        seconds = self._clock()
+        if seconds - self._minute_start >= 60:
+            if (left_out := self._count - self._per_minute) > 0:
+                _add(record, f"{left_out:,} messages before this one were left out")
+            self._minute_start = seconds
             self._count = 0
         self._count += 1
         if self._count == self._per_minute:
@@ -252,8 +252,8 @@ def _add(record: logging.LogRecord, words: str) -> None:
 def bounded(loggers: tuple[str, ...] = ("", "uvicorn", "uvicorn.error")) -> Iterator[None]:
     """Limit how much the handlers of these loggers, and of Python itself, log in the block."""
     handlers = {handler for name in loggers for handler in logging.getLogger(name).handlers}
-    last = {logging.lastResort} if logging.lastResort is not None else set()
-    bounds = {handler: BoundedLog() for handler in handlers | last}
+    fallback = {logging.lastResort} if logging.lastResort is not None else set()
+    bounds = {handler: BoundedLog() for handler in handlers | fallback}
     for handler, bound in bounds.items():
         handler.addFilter(bound)
     try:

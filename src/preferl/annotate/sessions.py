@@ -55,7 +55,7 @@ def begin_session(request: Request, secret: str) -> RedirectResponse:
     """Sign this browser in by the secret of a link, then show the page; 401 for an invalid one."""
     signed = store_of(request).people.sign_in(secret, instead_of=_token(request))
     if signed is None:
-        words = "This link is not valid, or not any more. Ask whoever sent it for a new one."
+        words = "This link is not valid, or no longer. Ask the person who sent it for a new one."
         raise HTTPException(401, words)
     annotator, token = signed
     csrf = secrets.token_urlsafe(24)
@@ -133,9 +133,9 @@ def opened_elsewhere(request: Request) -> bool:
 def require_own_page(request: Request) -> None:
     """Raise 403 where another site has sent this request, by the headers that browsers add.
 
-    Browsers send `Origin` with every form. It is "null" if the page hides it, which any site may
-    do. `Sec-Fetch-Site` then decides, which browsers send only over https and on this machine.
-    Other programs send neither header, and no site can make them send a cookie.
+    Browsers send `Origin` with every form. A page of any site can hide it; then it is "null", and
+    `Sec-Fetch-Site` decides, which browsers send only over https and on this machine. Other
+    programs send neither header, and no site can make them send a cookie.
     """
     origin = request.headers.get("origin")
     site = request.headers.get("sec-fetch-site")

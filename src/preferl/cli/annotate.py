@@ -67,7 +67,8 @@ class ServeConfig:
 
     For example
       preferl annotate serve
-      PREFERL_SECRET=... preferl annotate serve --host 0.0.0.0 --public-url https://labels.example.org
+      PREFERL_SECRET=... preferl annotate serve --host 0.0.0.0 --public-url
+      https://labels.example.org
 
     Attributes:
         labels: where labels are.
@@ -283,7 +284,7 @@ def annotate_render(config: RenderConfig) -> None:
 
     logging.basicConfig(level=logging.WARNING, format="preferl: %(message)s")
     require_store(config.store)
-    done = serve_rendering(
+    rendered = serve_rendering(
         config.store,
         config.files,
         function=config.function,
@@ -291,9 +292,9 @@ def annotate_render(config: RenderConfig) -> None:
         parent=config.parent,
         once=config.once,
     )
-    if done.drawn or done.failed:
-        failed = f", {done.failed:,} could not be" if done.failed else ""
-        echo(f"{done.drawn:,} clips drawn{failed}.")
+    if rendered.drawn or rendered.failed:
+        failed = f", {rendered.failed:,} could not be" if rendered.failed else ""
+        echo(f"{rendered.drawn:,} clips drawn{failed}.")
     elif config.parent is None:
         echo("There were no clips to draw.")
 
@@ -362,7 +363,7 @@ def annotate_invite(config: InviteConfig) -> None:
             store.reports.add_event(project.id, "revoked", detail={"name": name})
             echo(f"The link of {name} has ended, and so have their sessions. Answers stay.")
             return
-        before = {person.name for person in store.people.all(project.id)}
+        earlier_names = {person.name for person in store.people.all(project.id)}
         uses = 1 if config.once else None
         person, secret = store.people.invite(
             project.id, config.name, config.role, hours=config.expires, uses=uses
@@ -371,15 +372,15 @@ def annotate_invite(config: InviteConfig) -> None:
         store.reports.add_event(project.id, "invited", detail=detail)
         served = store.reports.last_event("served")
     page = config.public_url or (served or {}).get("url") or f"http://localhost:{PORT}"
-    does = "looks on" if config.role == "spectator" else "answers"
+    activity = "looks on" if config.role == "spectator" else "answers"
     lines = [
-        f"{person.name} ({config.role}) {does} here; this link is shown only now:",
+        f"{person.name} ({config.role}) {activity} here; this link is shown only now:",
         f"{page.rstrip('/')}/join/{secret}",
     ]
     if config.once or config.expires is not None:
         hours = "" if config.expires is None else f" within {config.expires:g} hours"
         lines.append(f"It opens{' once' if config.once else ''}{hours}.")
-    if person.name in before:
+    if person.name in earlier_names:
         lines.append(f"The link that {person.name} had before has ended.")
     if urlsplit(page).hostname in LOCAL:
         lines.append(
@@ -622,14 +623,14 @@ def annotate_create(config: CreateConfig) -> None:
     words = StoreConfig(config.store, config.files).options()
     words = words if config.store != FOLDER else words[2:]
     words += ("--project", config.project) if several else ()
-    shown = [without_password(word) for word in (*words, *trust_options(trust))]
-    place = without_password(f"{config.store}")
+    shown_words = [without_password(word) for word in (*words, *trust_options(trust))]
+    store_name = without_password(f"{config.store}")
     and_known = f", and {config.known} with a known answer" if config.known else ""
     kind = "whole episodes" if config.whole_episodes else f"{config.length} steps"
     echo(
         f"{config.queries:,} pairs of {kind} from {len(source.episodes):,} episodes wait "
-        f"in {place}{and_known}.\n"
-        f"Answer them: {shlex.join(('preferl', 'annotate', 'serve', *shown))}"
+        f"in {store_name}{and_known}.\n"
+        f"Answer them: {shlex.join(('preferl', 'annotate', 'serve', *shown_words))}"
     )
 
 
@@ -649,14 +650,14 @@ def _store_queries(
     with store.Store.open(config.store, config.files) as labels:
         project = labels.projects.create(config.project, settings)
         if known_checks is not None:
-            checks, both, right = known_checks
+            checks, pairs_of_checks, known_preference = known_checks
             labels.queries.ask(
                 project.id,
                 checks,
-                both,
+                pairs_of_checks,
                 purpose="known",
-                known=right,
-                details=_task_details(source.tasks[:1] * len(both)),
+                known=known_preference,
+                details=_task_details(source.tasks[:1] * len(pairs_of_checks)),
             )
         if config.lists is None:
             details = _task_details(drawn.tasks)
@@ -734,14 +735,14 @@ def _project_settings(config: CreateConfig, source: ClipSource) -> "store.Projec
 def _clip_source(config: CreateConfig) -> ClipSource:
     """The episodes that a config names in one of four ways."""
     names = ("demonstrations", "dataset", "run", "lerobot")
-    given = [f"--{name}" for name in names if getattr(config, name) is not None]
-    if len(given) != 1:
+    given_options = [f"--{name}" for name in names if getattr(config, name) is not None]
+    if len(given_options) != 1:
         raise ConfigError(
             "episodes: expected one of --demonstrations, --dataset, --run, --lerobot, got "
-            f"{given or 'none'}."
+            f"{given_options or 'none'}."
         )
     if config.cameras and config.lerobot is None:
-        raise ConfigError(f"cameras: expected --lerobot beside them, got {given[0]}.")
+        raise ConfigError(f"cameras: expected --lerobot beside them, got {given_options[0]}.")
     if config.lerobot is not None:
         return _robot_source(config, config.lerobot)
     if config.run is not None:
@@ -814,8 +815,8 @@ def _draw_pairs(config: CreateConfig, source: ClipSource) -> DrawnPairs:
     for number, count in enumerate(_queries_by_task(config, episodes, task).tolist()):
         if not count:
             continue
-        chosen = np.flatnonzero(task == number)
-        part = episodes if len(chosen) == len(episodes) else episodes[chosen]
+        task_rows = np.flatnonzero(task == number)
+        part = episodes if len(task_rows) == len(episodes) else episodes[task_rows]
         if config.whole_episodes:
             drawn = data.whole_episodes(part)
         else:
@@ -823,7 +824,7 @@ def _draw_pairs(config: CreateConfig, source: ClipSource) -> DrawnPairs:
         segments = store.distinct_clips(drawn)
         pairs.append(sampler(segments, count, rng) + sum(map(len, clips)))
         origin = np.array(segments.origin)
-        origin[:, [0, 2]] = chosen[origin[:, [0, 2]]]
+        origin[:, [0, 2]] = task_rows[origin[:, [0, 2]]]
         clips.append(origin)
     origin = np.concatenate(clips)
     start = episodes.starts[origin[:, 0]] + origin[:, 1]
@@ -834,9 +835,9 @@ def _draw_pairs(config: CreateConfig, source: ClipSource) -> DrawnPairs:
         length=length,
         origin=origin,
     )
-    asked = np.concatenate(pairs)
-    tasks = tuple(str(names[number]) for number in task[origin[asked[:, 0], 0]])
-    return DrawnPairs(segments, asked, tasks)
+    all_pairs = np.concatenate(pairs)
+    tasks = tuple(str(names[number]) for number in task[origin[all_pairs[:, 0], 0]])
+    return DrawnPairs(segments, all_pairs, tasks)
 
 
 def _pair_sampler(config: CreateConfig) -> "PairSampler":
@@ -852,8 +853,10 @@ def _pair_sampler(config: CreateConfig) -> "PairSampler":
 
 def _queries_by_task(config: CreateConfig, episodes: "data.Episodes", task: IntArray) -> IntArray:
     """Return how many queries each task gets, from the number of each episode's task `[K]`."""
-    counted = len(episodes) * [1] if config.whole_episodes else windows_of(episodes, config.length)
-    weight = np.bincount(task, counted).astype(np.float64)
+    windows_per_episode = (
+        len(episodes) * [1] if config.whole_episodes else windows_of(episodes, config.length)
+    )
+    weight = np.bincount(task, windows_per_episode).astype(np.float64)
     if len(weight) > 1:
         weight[weight < 2] = 0  # nothing to compare with
     if not weight.any():
@@ -995,9 +998,9 @@ def _numbers(store: "Store", project: "Project", seed: int) -> dict[str, Any]:
 
     votes = store.queries.votes(project.id)
     kinds = {"A": 1.0, "B": 0.0, "equal": 0.5}  # the page's names for left and right
-    asked = votes[np.isnan(votes.known) & (votes.repeat_of < 0)]
-    answers = {name: int((asked.left == value).sum()) for name, value in kinds.items()}
-    shown = ("version", "accuracy", "low", "high", "answers")
+    learned_votes = votes[np.isnan(votes.known) & (votes.repeat_of < 0)]
+    answers = {name: int((learned_votes.left == value).sum()) for name, value in kinds.items()}
+    shown_columns = ("version", "accuracy", "low", "high", "answers")
     rewards = store.reports.rewards(project.id)
     trust = (rewards[-1].metrics.trust if rewards else None) or {}
     people = annotator_report(votes).rows()
@@ -1006,14 +1009,16 @@ def _numbers(store: "Store", project: "Project", seed: int) -> dict[str, Any]:
         {
             "project": {name: getattr(project, name) for name in ("slug", "title", "question")},
             "progress": store.progress(project.id),
-            "answers": answers | {"cannot tell": int(np.isnan(asked.preference).sum())},
-            "checks": len(votes) - len(asked),
+            "answers": answers | {"cannot tell": int(np.isnan(learned_votes.preference).sum())},
+            "checks": len(votes) - len(learned_votes),
             "known_pairs": store.queries.count_known(project.id),
             "agreement": agreement_report(votes, rng),
             "models": agreement_with_people(votes),
             "ratings": store.ratings.report(project.id, rng),
             "people": [person | {"trust": trust.get(str(person["name"]))} for person in people],
-            "rewards": [{name: getattr(reward, name) for name in shown} for reward in rewards],
+            "rewards": [
+                {name: getattr(reward, name) for name in shown_columns} for reward in rewards
+            ],
         }
     )
 
@@ -1123,12 +1128,12 @@ def people_table(numbers: dict[str, Any]) -> Grid:
         for person in numbers["people"]
     ]
     empty = {"trust": "–", "check": ""}
-    kept = [
+    columns_kept = [
         column
         for column, head in enumerate(heads)
         if head not in empty or any(row[column] != empty[head] for row in rows)
     ]
-    shown, *cells = (tuple(row[column] for column in kept) for row in (heads, *rows))
+    shown, *cells = (tuple(row[column] for column in columns_kept) for row in (heads, *rows))
     return "People", tuple(cells), shown
 
 
@@ -1139,12 +1144,14 @@ def _with_interval(trust: dict[str, float] | None) -> str:
 
 def _remarks(numbers: dict[str, Any]) -> tuple[str, ...]:
     flagged = ", ".join(str(person["name"]) for person in numbers["people"] if person["flagged"])
-    look = (
+    warning = (
         f"Check the answers of {flagged}: all of them still count. A flag is a reason to talk to "
         "somebody, and of 100 careful people one or two are flagged."
     )
     draw = "Run `preferl annotate render --once` to see why clips cannot be drawn."
-    return ((look,) if flagged else ()) + ((draw,) if numbers["progress"]["clips_failed"] else ())
+    return ((warning,) if flagged else ()) + (
+        (draw,) if numbers["progress"]["clips_failed"] else ()
+    )
 
 
 def _write_page(path: Path, numbers: dict[str, Any], grids: tuple[Grid, ...]) -> None:
@@ -1153,11 +1160,13 @@ def _write_page(path: Path, numbers: dict[str, Any], grids: tuple[Grid, ...]) ->
     progress = numbers["progress"]
     agreement = numbers["agreement"]
     raw = _percent(agreement["raw"])
-    chance = f"{_percent(agreement['chance'])} by chance"
+    chance_text = f"{_percent(agreement['chance_text'])} by chance"
     facts = (
         Fact("Answers", f"{progress['answered']:,}", f"of {progress['wanted']:,} wanted"),
         Fact("People", f"{len(numbers['people']):,}"),
-        Fact("Agreement", raw, "no pair has two answers" if agreement["raw"] is None else chance),
+        Fact(
+            "Agreement", raw, "no pair has two answers" if agreement["raw"] is None else chance_text
+        ),
     )
     sections = [
         Section(title, tables=(ReportTable(title, heads or ("", ""), rows),))

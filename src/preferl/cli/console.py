@@ -96,14 +96,14 @@ def columns_that_fit(
     from rich.console import Console
 
     console = Console()
-    kept = list(columns)
+    columns_kept = list(columns)
     widths = {head: max(len(head), *(len(row[head]) for row in rows)) for head in columns}
-    while sum(widths[head] + 1 for head in kept) > console.width:
-        last = max(reversed(kept), key=columns.__getitem__)
+    while sum(widths[head] + 1 for head in columns_kept) > console.width:
+        last = max(reversed(columns_kept), key=columns.__getitem__)
         if not columns[last]:
             break
-        kept.remove(last)
-    return tuple(kept)
+        columns_kept.remove(last)
+    return tuple(columns_kept)
 
 
 def interrupt(text: str) -> NoReturn:
@@ -162,13 +162,13 @@ class ProgressLine:
 
         The estimate of the time left excludes this wait.
         """
-        now = time.monotonic()
+        time_now = time.monotonic()
         self._awaited = one_line(awaited)
-        if now - self._waited < WAIT_SECONDS:
-            self._began += now - self._waited
+        if time_now - self._waited < WAIT_SECONDS:
+            self._began += time_now - self._waited
         elif not self.live:
             self.note(self._awaited)
-        self._waited = now
+        self._waited = time_now
 
     def end_wait(self, news: str) -> None:
         """Show the progress again after a wait; where no line is live, print what has come."""

@@ -23,12 +23,13 @@ class OfflineRunConfig:
 
     Attributes:
         run: data, reward, agents and how they are evaluated.
-        seeds: one agent for each, in each condition, between commas.
+        seeds: seeds of the agents, between commas; each condition has one agent per seed.
         out: folder of the run; an older run there moves aside, unless it is resumed.
         resume: continue the interrupted run in `out`.
         report_to: where metrics go: jsonl, tensorboard, wandb.
         checkpoint_every: updates between two checkpoints.
-        processes: that evaluate policies side by side; as many as there are processor cores.
+        processes: how many processes evaluate policies side by side; one for each processor core
+            is fastest.
         trust: module of yours that registers the reward's model or the learner; may be given
             several times.
     """
@@ -44,21 +45,21 @@ class OfflineRunConfig:
 
 
 def offline_run(config: OfflineRunConfig) -> None:
-    """Make an offline run: learn and evaluate policies, and print what they return."""
+    """Make an offline run: learn and evaluate policies, and print their returns."""
     from preferl.offline import run_offline
     from preferl.offline.experiment.conditions import NO_ANSWERS
 
     typed(*config.run.modules)
     line = ProgressLine()
-    news = ""
+    last_evaluation = ""
 
     def show_progress(stage: str, done: int, total: int) -> None:
-        line(stage, done, total, news if stage.startswith("training") else "")
+        line(stage, done, total, last_evaluation if stage.startswith("training") else "")
 
     def show_evaluation(agents: str, evaluation: "Evaluation") -> None:
-        nonlocal news
-        news = f"{agents}: {evaluation.in_words}"
-        line.note(f"{evaluation.step:>9,} updates · {news}")
+        nonlocal last_evaluation
+        last_evaluation = f"{agents}: {evaluation.in_words}"
+        line.note(f"{evaluation.step:>9,} updates · {last_evaluation}")
 
     with line.running():
         result = run_offline(
@@ -88,11 +89,14 @@ def offline_run(config: OfflineRunConfig) -> None:
 def _print_conditions(result: dict[str, Any]) -> None:
     conditions = result["conditions"]
     heads = {"normalised_score": "score", "return": "return", "success_rate": "success"}
-    first = next(iter(conditions.values()))
-    heads = {name: head for name, head in heads.items() if first[name] is not None}
+    first_condition = next(iter(conditions.values()))
+    heads = {name: head for name, head in heads.items() if first_condition[name] is not None}
     print_table(
         f"{result['env']}, {result['episodes']} episodes for each of {len(result['seeds'])} seeds",
-        [(name, *(_cell(head, of[head]) for head in heads)) for name, of in conditions.items()],
+        [
+            (name, *(_cell(head, values[head]) for head in heads))
+            for name, values in conditions.items()
+        ],
         ("reward", *heads.values()),
         bold=0,
     )

@@ -104,9 +104,9 @@ def starting_point(arguments: Sequence[str]) -> OnlineRunConfig:
     if preset is not None:
         require_name(preset, preset_names(), "preset")
     if "--resume" in arguments and not (preset or file):
-        out = next(reversed(options_of(arguments, "--out")), str(OnlineRunConfig.out))
-        begun = Path(out, "config.json")
-        file = str(begun) if begun.is_file() else None
+        folder = next(reversed(options_of(arguments, "--out")), str(OnlineRunConfig.out))
+        config_file = Path(folder, "config.json")
+        file = str(config_file) if config_file.is_file() else None
     settings: dict[str, Any] = {}
     if preset:
         settings = load_preset(preset)
@@ -114,8 +114,8 @@ def starting_point(arguments: Sequence[str]) -> OnlineRunConfig:
         settings = read_settings(Path(file))
     if file:
         untyped = (n for n in ("env", "wrappers") if not options_of(arguments, f"--{n}"))
-        named = {name: settings[name] for name in untyped if name in settings}
-        for name in _of_file(file, EnvConfig, named).modules:
+        untyped_settings = {name: settings[name] for name in untyped if name in settings}
+        for name in _of_file(file, EnvConfig, untyped_settings).modules:
             admitted(name, source=file, trust=options_of(arguments, "--trust"))
     import_trusted(arguments)
     if "--ask" in arguments or options_of(arguments, "--teacher"):  # instead of a function
@@ -295,8 +295,8 @@ class LearningProgress:
         self._has_true_reward = report.has_true_reward
         self._line("learning", report.env_steps, self._steps, self._news)
         seconds = time.perf_counter() - self._began
-        done = f"{report.env_steps:>9,} of {self._steps:,} steps · {seconds:4.0f} s"
-        self._line.note(" · ".join(filter(None, (done, *words))))
+        progress = f"{report.env_steps:>9,} of {self._steps:,} steps · {seconds:4.0f} s"
+        self._line.note(" · ".join(filter(None, (progress, *words))))
 
 
 def _behaviour_in_words(report: "IterationReport") -> str:
@@ -323,10 +323,10 @@ def _summarise(result: dict[str, Any], out: Path) -> None:
         )
     has_true_reward = result["has_true_reward"]
     _print_policies(result)
-    shown = result["evaluations"]["taught"]
-    if shown and has_true_reward:
+    taught = result["evaluations"]["taught"]
+    if taught and has_true_reward:
         echo(
-            f"While it learned, the same {shown[-1]['episodes']} episodes showed its progress; "
+            f"While it learned, the same {taught[-1]['episodes']} episodes showed its progress; "
             f"these {result['policies']['taught']['episodes']} are others."
         )
     reward = result["reward"] or {}
@@ -362,7 +362,10 @@ def _print_policies(result: dict[str, Any]) -> None:
         measured = "True return" if has_true_reward else "Success"
         print_table(
             f"{measured} of {result['env']}, {policies['taught']['episodes']} episodes each",
-            [(names[n], *(cell(one) for cell in cells.values())) for n, one in policies.items()],
+            [
+                (names[n], *(cell(evaluation) for cell in cells.values()))
+                for n, evaluation in policies.items()
+            ],
             ("agent", *cells),
             bold=list(policies).index("taught"),
         )
@@ -399,9 +402,9 @@ def read_settings(path: Path) -> dict[str, Any]:
     if isinstance(settings, dict):
         settings = settings.get("config", settings)
     if not isinstance(settings, dict):
-        got = "nothing" if settings is None else type(settings).__name__
+        actual = "nothing" if settings is None else type(settings).__name__
         raise ConfigError(
-            f"{path}: expected settings by name, got {got}. "
+            f"{path}: expected settings by name, got {actual}. "
             "Write one a line, such as `env: Pendulum-v1`."
         )
     return settings

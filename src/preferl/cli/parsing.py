@@ -21,7 +21,14 @@ from preferl.configs import decoded
 from preferl.errors import ConfigError, UsageError, closest, in_words, nearest
 from preferl.online.configs import SB3_CLASSES
 from preferl.reading import parse_yaml
-from preferl.registry import ALGORITHMS, REWARD_MODELS, TEACHERS, Registry, registry_of, things_of
+from preferl.registry import (
+    ALGORITHMS,
+    REWARD_MODELS,
+    TEACHERS,
+    Registry,
+    registry_of,
+    registry_of_protocol,
+)
 
 ABSENT: Final = object()
 """The value of a field that has to be given."""
@@ -85,30 +92,32 @@ class Slot:
         return tuple(kind for kind in kinds if isinstance(kind, type) and is_dataclass(kind))
 
     @property
-    def things(self) -> Registry | None:
+    def registry(self) -> Registry | None:
         """The registry from which an option chooses the field's part."""
-        return things_of(self.hint) or (registry_of(self.kinds) if len(self.kinds) > 1 else None)
+        return registry_of_protocol(self.hint) or (
+            registry_of(self.kinds) if len(self.kinds) > 1 else None
+        )
 
     @property
     def has_option(self) -> bool:
         """Whether the field has an option."""
         is_part = isinstance(self.value, Part) or bool(self.kinds)
-        return not self.mark.hidden and (self.things is not None or not is_part)
+        return not self.mark.hidden and (self.registry is not None or not is_part)
 
     @property
     def options(self) -> tuple[str, ...]:
         """The field's option, or the two options of a boolean field."""
         if self.hint is not bool:
             return (f"--{self.path}",)
-        before, dot, last = self.path.rpartition(".")
-        return (f"--{self.path}", f"--{before}{dot}no-{last}")
+        prefix, dot, name = self.path.rpartition(".")
+        return (f"--{self.path}", f"--{prefix}{dot}no-{name}")
 
     @property
     def choices(self) -> tuple[str, ...]:
         """The words that the option takes; empty if it also takes other words."""
-        things = self.names or self.things
-        if things is not None:
-            return names_of(things)
+        registry = self.names or self.registry
+        if registry is not None:
+            return names_of(registry)
         kinds = _alternatives(self.hint)
         words = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
         return tuple(map(str, words)) if len(kinds) == 1 else ()
@@ -182,13 +191,15 @@ def parse(cls: type[Any], words: Sequence[str], *, prog: str, default: Any = Non
     if unknown:
         every_part = part_of(cls, words, default, every_part=True)
         raise _unknown_word(unknown, known_options(every_part), prog)
-    given = vars(namespace)
+    given_values = vars(namespace)
     slots = part.all_slots()
-    missing = [slot for slot in slots if slot.value is ABSENT and slot.path not in given]
-    if missing:
-        names = ", ".join(slot.shown_name for slot in missing)
+    missing_slots = [
+        slot for slot in slots if slot.value is ABSENT and slot.path not in given_values
+    ]
+    if missing_slots:
+        names = ", ".join(slot.shown_name for slot in missing_slots)
         raise UsageError(f"{names}: expected a value, got none. `{prog} --help` describes it.")
-    return _made(part, given)
+    return _config_of_part(part, given_values)
 
 
 def part_of(
@@ -241,44 +252,46 @@ def _slots(cls: type[Any], default: Any, prefix: str | None) -> Iterator[Slot]:
         mark = next((mark for mark in marks if isinstance(mark, Mark)), Mark())
         names = next((mark for mark in marks if isinstance(mark, Registry)), None)
         word = "" if mark.flat else field.name.replace("_", "-")
-        usual = ABSENT if field.default is MISSING else field.default
+        default_value = ABSENT if field.default is MISSING else field.default
         if field.default_factory is not MISSING:
-            usual = field.default_factory()
+            default_value = field.default_factory()
         yield Slot(
             name=field.name,
             hint=hint,
             mark=mark,
-            names=names or things_of(next(iter(get_args(_tuple_of(hint))), None)),
+            names=names or registry_of_protocol(next(iter(get_args(_tuple_of(hint))), None)),
             path=".".join(filter(None, (prefix, word))),
             text=texts.get(field.name, ""),
-            value=getattr(default, field.name, usual),
+            value=getattr(default, field.name, default_value),
         )
 
 
-def _choose(slot: Slot, words: Sequence[str], beside: Sequence[Slot]) -> None:
+def _choose(slot: Slot, words: Sequence[str], earlier_slots: Sequence[Slot]) -> None:
     """Give a slot the part that an option names, unless it holds such a part."""
-    things = slot.things
+    registry = slot.registry
     texts = options_of(words, f"--{slot.path}")
-    if things is None or not texts or name_of(things, slot.value) == texts[-1]:
+    if registry is None or not texts or name_of(registry, slot.value) == texts[-1]:
         return
     text = texts[-1]
     has_settings = text.lstrip().startswith("{")
-    if things is ALGORITHMS and text not in things and text.lower() in SB3_CLASSES:
+    if registry is ALGORITHMS and text not in registry and text.lower() in SB3_CLASSES:
         raise UsageError(
-            f"--{slot.path}: expected one of {', '.join(names_of(things))}, got {text!r}. Write "
+            f"--{slot.path}: expected one of {', '.join(names_of(registry))}, got {text!r}. Write "
             f"--{slot.path} sb3 --{slot.path}.algorithm {SB3_CLASSES[text.lower()]}."
         )
     if not has_settings:
-        require_name(text, names_of(things), slot.path, fix=OF_YOUR_OWN)
-    if has_settings or things is TEACHERS:
+        require_name(text, names_of(registry), slot.path, fix=OF_YOUR_OWN)
+    if has_settings or registry is TEACHERS:
         slot.value = decoded(slot.hint, settings_in(text, slot.path), slot.path)
-    elif things is not REWARD_MODELS:
-        slot.value = things.config(text)()
+    elif registry is not REWARD_MODELS:
+        slot.value = registry.config(text)()
     else:
         from preferl.training.reward_presets import reward_preset
 
-        usual = [other.value for other in beside if other.name == "segment_length"]
-        lengths = [*usual, *options_of(words, "--segment-length")]
+        default_lengths = [
+            earlier.value for earlier in earlier_slots if earlier.name == "segment_length"
+        ]
+        lengths = [*default_lengths, *options_of(words, "--segment-length")]
         length = int(lengths[-1]) if lengths and str(lengths[-1]).isdecimal() else None
         slot.value = reward_preset(text, length=length).model
 
@@ -292,16 +305,16 @@ def require_name(text: str, names: Collection[str], path: str, *, fix: str = "")
         )
 
 
-def name_of(things: Registry, thing: Any) -> str | None:
+def name_of(registry: Registry, settings: Any) -> str | None:
     """Return the name of a thing, by the class of its settings; None if it is not registered."""
-    kind = thing if isinstance(thing, type) else type(thing)
-    return things.name_of(kind) if things.has_config(kind) else None
+    kind = settings if isinstance(settings, type) else type(settings)
+    return registry.name_of(kind) if registry.has_config(kind) else None
 
 
-def names_of(things: Registry) -> tuple[str, ...]:
+def names_of(registry: Registry) -> tuple[str, ...]:
     """Return what options may choose: names of a registry, and of rewards also the presets."""
-    if things is not REWARD_MODELS:
-        return things.names()
+    if registry is not REWARD_MODELS:
+        return registry.names()
     from preferl.training.reward_presets import model_names
 
     return model_names()
@@ -365,7 +378,7 @@ def add_options(parser: ArgumentParser, part: Part, *, completed: bool = False) 
 
 def _add_option(group: Any, slot: Slot, *, completed: bool) -> None:
     several = _tuple_of(slot.hint) is not None and not slot.mark.repeated
-    settings: dict[str, Any] = {"help": _escaped(f"{slot.text} ({_usual_in_words(slot)})")}
+    settings: dict[str, Any] = {"help": _escaped(f"{slot.text} ({_default_in_words(slot)})")}
     if slot.hint is bool:
         group.add_argument(*slot.options, dest=slot.path, action=_Flag, **settings)
         return
@@ -405,16 +418,16 @@ def _escaped(text: str) -> str:
     return text.replace("%", "%%")  # which argparse would fill in
 
 
-def _usual_in_words(slot: Slot) -> str:
+def _default_in_words(slot: Slot) -> str:
     """Return in words an option's default, for help."""
     if slot.mark.repeated:
         return "repeatable"
     if slot.value is ABSENT:
         return "required"
     value = slot.value.kind if isinstance(slot.value, Part) else slot.value
-    things = slot.names or slot.things
+    registry = slot.names or slot.registry
     items = value if isinstance(value, tuple) else (value,)
-    words = [str(item if things is None else name_of(things, item) or item) for item in items]
+    words = [str(item if registry is None else name_of(registry, item) or item) for item in items]
     return f"default: {' '.join(words)}"
 
 
@@ -446,14 +459,14 @@ def _metavar(hint: Any) -> str:
     return "|".join(filter(None, names))
 
 
-def _made(part: Part, given: Mapping[str, Any]) -> Any:
+def _config_of_part(part: Part, given_values: Mapping[str, Any]) -> Any:
     """Make the config of a part with the values of the given options."""
     values: dict[str, Any] = {}
     for slot in part.slots:
         if isinstance(slot.value, Part):
-            values[slot.name] = _made(slot.value, given)
-        elif slot.has_option and slot.things is None and slot.path in given:
-            values[slot.name] = _value(slot, given[slot.path])
+            values[slot.name] = _config_of_part(slot.value, given_values)
+        elif slot.has_option and slot.registry is None and slot.path in given_values:
+            values[slot.name] = _value(slot, given_values[slot.path])
         else:
             values[slot.name] = slot.value
     try:
@@ -461,7 +474,7 @@ def _made(part: Part, given: Mapping[str, Any]) -> Any:
     except ConfigError as error:
         field, colon, rest = str(error).partition(":")
         for slot in part.slots:
-            if slot.name == field and slot.path in given:
+            if slot.name == field and slot.path in given_values:
                 raise type(error)(f"--{slot.path}{colon}{rest}") from error
         raise
 
@@ -477,8 +490,8 @@ def _value(slot: Slot, words: Any) -> Any:
     several = _tuple_of(slot.hint)
     try:
         if several is not None and words != ["None"]:
-            inner = get_args(several)
-            hints = inner[:1] * len(words) if inner[-1] is Ellipsis else inner
+            item_hints = get_args(several)
+            hints = item_hints[:1] * len(words) if item_hints[-1] is Ellipsis else item_hints
             return tuple(_read(hint, word) for hint, word in zip(hints, words, strict=True))
         if slot.names is not None and text not in slot.choices:
             raise ValueError(text)
@@ -486,9 +499,9 @@ def _value(slot: Slot, words: Any) -> Any:
     except ValueError as error:
         is_choice = several is None and slot.choices
         expected = f"one of {', '.join(slot.choices)}" if is_choice else slot.metavar
-        got = f"{text!r:.200}" if text else "none"
+        actual = f"{text!r:.200}" if text else "none"
         fix = nearest(text, slot.choices) or (OF_YOUR_OWN if slot.names else "")
-        message = f"{slot.shown_name}: expected {expected}, got {got}. {fix}".rstrip()
+        message = f"{slot.shown_name}: expected {expected}, got {actual}. {fix}".rstrip()
         raise UsageError(message) from error
 
 
@@ -513,17 +526,19 @@ def known_options(part: Part) -> dict[str, str]:
     for slot in part.all_slots():
         if slot.has_option and not slot.mark.positional:
             options |= dict.fromkeys(slot.options, "")
-        things = slot.things
-        if things is None:
+        registry = slot.registry
+        if registry is None:
             continue
-        chosen = name_of(things, slot.value.kind) if isinstance(slot.value, Part) else None
-        for name in things.names():
-            if name == chosen:
+        present_name = name_of(registry, slot.value.kind) if isinstance(slot.value, Part) else None
+        for name in registry.names():
+            if name == present_name:
                 continue
             with suppress(ConfigError):  # one that has no settings
-                inside = part_of(things.config(name), (), prefix=slot.path)
+                inside = part_of(registry.config(name), (), prefix=slot.path)
                 choice = f"--{slot.path} {name}"
-                options = {f"--{inner.path}": choice for inner in inside.slots} | options
+                options = {
+                    f"--{slot_within.path}": choice for slot_within in inside.slots
+                } | options
     return options
 
 
@@ -535,11 +550,15 @@ def _unknown_word(words: Sequence[str], options: Mapping[str, str], prog: str) -
     expected = f"an option of `{prog}`"
     if not word.startswith("-"):
         return UsageError(f"{word!r}: expected {expected}, got a word that follows none.")
-    last = word.removeprefix("--").split(".")[-1]
-    alike = [name for name in options if name.removeprefix("--").split(".")[-1] == last]
-    near = closest(word, alike, cutoff=0.0) if alike else closest(word, options)
+    last_name = word.removeprefix("--").split(".")[-1]
+    same_last_name = [
+        name for name in options if name.removeprefix("--").split(".")[-1] == last_name
+    ]
+    nearest_option = (
+        closest(word, same_last_name, cutoff=0.0) if same_last_name else closest(word, options)
+    )
     fix = "--help shows all of them."
-    if near is not None:
-        chosen = f", with {options[near]}" if options[near] else ""
-        fix = f"The nearest is {near}{chosen}."
+    if nearest_option is not None:
+        needed_choice = f", with {options[nearest_option]}" if options[nearest_option] else ""
+        fix = f"The nearest is {nearest_option}{needed_choice}."
     return UsageError(f"{word}: expected {expected}, got none of that name. {fix}")

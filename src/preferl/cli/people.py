@@ -177,7 +177,7 @@ def people_in_a_browser(
             name = _project_name(run, len(labels.projects.all()) + 1)
             project = labels.projects.create(name, settings)
         feedback = StoredFeedback(
-            labels, project.id, patience=inf, ahead=min(AHEAD, run.comparisons // 4)
+            labels, project.id, patience=inf, open_queries=min(AHEAD, run.comparisons // 4)
         )
         with _page(feedback, folder, browser=browser, resume=resume, draw=draw, trust=trust) as on:
             yield run, feedback, on

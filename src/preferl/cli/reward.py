@@ -256,11 +256,11 @@ def _echo_fit(report: "training.FitReport", world: World, folder: RunFolder) -> 
     if report.chosen is not None:
         losses = ", ".join(f"{name} {loss:.3f}" for name, loss in report.alternatives.items())
         echo(f"Chosen: {report.chosen}, by the loss on unseen answers: {losses}.")
-    together = ""
+    data_note = ""
     if world.size > 1:
-        together = f" by {world.size} processes, which spent {world.seconds:.1f} s in exchanges"
+        data_note = f" by {world.size} processes, which spent {world.seconds:.1f} s in exchanges"
     echo(
-        f"Fitted in {report.seconds:.1f} s{together}. Reward: {folder.path('reward')} · "
+        f"Fitted in {report.seconds:.1f} s{data_note}. Reward: {folder.path('reward')} · "
         f"report: {folder.path('report.html')}"
     )
 
@@ -287,16 +287,16 @@ def _publish(config: FitConfig, report: "training.FitReport", reward: Path) -> N
     """Show people the accuracy of the reward that learned from their answers."""
     from preferl.evaluation.reward_report import predicted_preferences
     from preferl.store import StoredFeedback
-    from preferl.training.trust import trust_by_name
+    from preferl.training.annotator_trust import trust_by_name
 
     with opened(config) as (store, project):
-        before = store.reports.rewards(project.id)
-        answered = StoredFeedback(store, project.id, combine=config.combine).answered()
-        fitted = training.load_reward(reward, trust=config.trust)
-        shares = predicted_preferences(fitted, answered.comparisons)
+        earlier_rewards = store.reports.rewards(project.id)
+        answered = StoredFeedback(store, project.id, combine=config.combine).answers()
+        reward_function = training.load_reward(reward, trust=config.trust)
+        shares = predicted_preferences(reward_function, answered.comparisons)
         store.reports.publish_reward(
             project.id,
-            1 + (before[-1].version if before else 0),
+            1 + (earlier_rewards[-1].version if earlier_rewards else 0),
             answers=report.pairs,
             accuracy=report.held_out_accuracy,
             interval=report.held_out_interval,
@@ -312,16 +312,18 @@ def _fit_with_progress(
     sink: MetricSink,
 ) -> "tuple[training.RewardFunction, training.FitReport]":
     """Fit a reward beside a bar; Ctrl-C prints how to continue."""
-    doing = f"fitting {len(comparisons)} answers"
+    stage = f"fitting {len(comparisons)} answers"
     preset = _preset(config, comparisons)
-    line = ProgressLine(doing)
+    line = ProgressLine(stage)
     epochs = preset.trainer.epochs
     unseen = "validation" if preset.held_out else "out_of_bag"
 
     def on_epoch(epoch: int, metrics: dict[str, float]) -> None:
-        named = {name.replace("validation", unseen): value for name, value in metrics.items()}
-        sink.log({f"reward/{name}": value for name, value in named.items()}, epoch)
-        line(doing, epoch, epochs)
+        metrics_by_name = {
+            name.replace("validation", unseen): value for name, value in metrics.items()
+        }
+        sink.log({f"reward/{name}": value for name, value in metrics_by_name.items()}, epoch)
+        line(stage, epoch, epochs)
 
     try:
         with line.running():
@@ -351,8 +353,8 @@ def _parts(preset: RewardPreset) -> dict[str, Any]:
 def _without_defaults(config: FitConfig) -> FitConfig:
     """Return the config with None for settings as in the preset, which a resume may not name."""
     usual = _parts(reward_preset(config.reward.model))
-    same: Any = {name: None for name, own in usual.items() if getattr(config, name) == own}
-    return replace(config, **same)
+    unset: Any = {name: None for name, default in usual.items() if getattr(config, name) == default}
+    return replace(config, **unset)
 
 
 def fit_reward(
@@ -419,13 +421,13 @@ def reward_evaluate(config: EvaluateConfig) -> None:
     reward = training.load_reward(config.run / "reward", trust=config.trust)
     encoder = open_encoder(config.encoder, reward=reward)
     episodes, comparisons, labels = config.read(0xE7A, encoder=encoder)
-    seen = seen_pairs(reward, comparisons)
-    headline, words = _about_seen(config, len(reward.fitted_pairs), seen)
-    if not seen.all():
-        comparisons = comparisons[~seen]
+    was_fitted = seen_pairs(reward, comparisons)
+    headline, words = _about_seen(config, len(reward.fitted_pairs), was_fitted)
+    if not was_fitted.all():
+        comparisons = comparisons[~was_fitted]
     reports = {
-        name: evaluate_reward(one, comparisons, episodes=episodes, true_reward=true_reward)
-        for name, one in {"learned": reward, **control_rewards(reward, config.seed)}.items()
+        name: evaluate_reward(compared, comparisons, episodes=episodes, true_reward=true_reward)
+        for name, compared in {"learned": reward, **control_rewards(reward, config.seed)}.items()
     }
     reports |= _reports_of_files(config, comparisons)
     if words:
@@ -436,9 +438,9 @@ def reward_evaluate(config: EvaluateConfig) -> None:
     numbers = {name: report.to_json() for name, report in reports.items()}
     if config.json is not None:
         learned = numbers.pop("learned")
-        left_out = [] if seen.all() else seen.nonzero()[0].tolist()
-        beside = {"controls": numbers, "labels": labels.to_json(), "left_out": left_out}
-        write_json(config.json, learned | beside)
+        left_out = [] if was_fitted.all() else was_fitted.nonzero()[0].tolist()
+        extras = {"controls": numbers, "labels": labels.to_json(), "left_out": left_out}
+        write_json(config.json, learned | extras)
         echo(f"Numbers: {config.json}")
     if config.report is not None:
         from preferl.evaluation.report import write_report
@@ -502,11 +504,11 @@ def _same_episodes(config: EvaluateConfig) -> bool:
     file = config.run / "config.json"
     settings = read_object(file)["config"] if file.is_file() else {}
     settings = settings.get("config", settings)
-    fitted = settings.get("demonstrations")
-    asked = config.demonstrations
-    if asked is None or not isinstance(fitted, str):
+    fitted_source = settings.get("demonstrations")
+    evaluated_source = config.demonstrations
+    if evaluated_source is None or not isinstance(fitted_source, str):
         return False
-    return Path(fitted).resolve() == Path(asked).resolve()
+    return Path(fitted_source).resolve() == Path(evaluated_source).resolve()
 
 
 def _echo_labels(labels: "sources.LabelReport") -> None:
@@ -537,15 +539,18 @@ def _print_reports(headline: str, reports: "dict[str, RewardReport]") -> None:
         ("EPIC distance from the true reward", report.epic, ".3f"),
     )
     print_table(headline, [(name, cell(v, form)) for name, v, form in numbers])
-    beside: dict[str, Callable[[RewardReport], str]] = {
-        "accuracy": lambda one: cell(one.accuracy, ".1%"),
-        "95 % interval": lambda one: "{:.1%} to {:.1%}".format(*one.interval),
-        "log loss": lambda one: cell(one.log_loss, ".3f"),
-        "Spearman": lambda one: cell(one.spearman, ".3f"),
-        "EPIC": lambda one: cell(one.epic, ".3f"),
+    columns: dict[str, Callable[[RewardReport], str]] = {
+        "accuracy": lambda reward_report: cell(reward_report.accuracy, ".1%"),
+        "95 % interval": lambda reward_report: "{:.1%} to {:.1%}".format(*reward_report.interval),
+        "log loss": lambda reward_report: cell(reward_report.log_loss, ".3f"),
+        "Spearman": lambda reward_report: cell(reward_report.spearman, ".3f"),
+        "EPIC": lambda reward_report: cell(reward_report.epic, ".3f"),
     }
-    rows = [(name, *(cell(one) for cell in beside.values())) for name, one in reports.items()]
-    print_table("Beside controls", rows, ("reward", *beside), bold=0)
+    rows = [
+        (name, *(cell(reward_report) for cell in columns.values()))
+        for name, reward_report in reports.items()
+    ]
+    print_table("Beside controls", rows, ("reward", *columns), bold=0)
     for note in report.notes:
         echo(note)
 
@@ -704,8 +709,8 @@ def reward_export(config: RewardExportConfig) -> None:
     out = config.out or folder.path.with_name(f"{folder.path.resolve().name}.preferl")
     for kind in cast("tuple[FrameTable, ...]", config.kinds):
         joined = kind in ("returns", "advantages")
-        place = folder.path / "meta" if joined and config.into_meta else out
-        path = place / (f"{kind}_{config.tag}.parquet" if joined else f"{kind}.parquet")
+        target = folder.path / "meta" if joined and config.into_meta else out
+        path = target / (f"{kind}_{config.tag}.parquet" if joined else f"{kind}.parquet")
         frames.write(path, kind)
         echo(f"{kind}: {path}")
         if kind == "progress":

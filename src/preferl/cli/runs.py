@@ -108,10 +108,11 @@ def runs_show(config: RunsShowConfig) -> None:
     if findings:
         rows = [(finding.name, _in_words(finding)) for finding in findings]
         print_table("What to look at", rows)
-    shown = {name: value for name, value in differs.items() if name not in NOT_SETTINGS}
-    print_table("Settings that differ from the defaults", _cells(shown))
+    changed = {name: value for name, value in differs.items() if name not in NOT_SETTINGS}
+    print_table("Settings that differ from the defaults", _cells(changed))
     versions = flat_settings(record.versions)
-    print_table("Versions", _cells({name.split(".")[-1]: of for name, of in versions.items()}))
+    version_of = {name.split(".")[-1]: version for name, version in versions.items()}
+    print_table("Versions", _cells(version_of))
     places = [(words, str(record.path / name)) for name, words in CONTENTS.items()]
     print_table("Where things lie", [row for row in places if Path(row[1]).exists()])
 
@@ -129,8 +130,8 @@ def runs_compare(config: RunsCompareConfig) -> None:
     if config.json:
         differs = {name: dict(zip(runs, row, strict=True)) for name, row in settings.items()}
         numbers = {name: record.to_json() for name, record in runs.items()}
-        beside = {"cautions": run_comparison.cautions(runs), "page": str(config.out)}
-        _print_json({"runs": numbers, "differing": differs, **beside})
+        extras = {"cautions": run_comparison.cautions(runs), "page": str(config.out)}
+        _print_json({"runs": numbers, "differing": differs, **extras})
         return
     rows = [_row(name, run) for name, run in runs.items()]
     heads = ("run", "state", "steps", "answers", "score", "95 % interval", "accuracy")
@@ -155,9 +156,11 @@ def _runs_at(path: Path) -> list[RunRecord]:
 
 def _require_page(out: Path) -> None:
     """Raise `ConfigError` if writing the page would change a run, or a file that is no page."""
-    marks = ("config.json", "versions.json")
-    within = any(all((place / name).exists() for name in marks) for place in out.resolve().parents)
-    if not (out.suffix == ".html" and not out.is_dir() and not within):
+    run_files = ("config.json", "versions.json")
+    is_in_run = any(
+        all((folder / name).exists() for name in run_files) for folder in out.resolve().parents
+    )
+    if not (out.suffix == ".html" and not out.is_dir() and not is_in_run):
         raise ConfigError(
             f"--out: expected a file NAME.html that is in no run's folder, got {out}. Choose "
             "another file."
@@ -196,24 +199,24 @@ def _facts(run: RunRecord) -> list[tuple[str, str]]:
     summary = run.summary
     score = _number(summary.score)
     if summary.score is not None:
-        between = ""
+        interval = ""
         if summary.score.interval is not None:
-            between = f", 95 % interval {_interval(summary.score)}"
-        score += f" ({summary.score.count} {summary.score.of}{between})"
-    began = datetime.fromtimestamp(run.began).astimezone()
-    beside = summary.beside.items()
+            interval = f", 95 % interval {_interval(summary.score)}"
+        score += f" ({summary.score.count} {summary.score.of}{interval})"
+    started = datetime.fromtimestamp(run.began).astimezone()
+    others = summary.beside.items()
     facts = {
         "kind": summary.kind,
         "state": run.state + (f": {run.note}" if run.note else ""),
         "environment or data": summary.subject,
-        "began": began.strftime("%Y-%m-%d %H:%M:%S %Z"),
+        "began": started.strftime("%Y-%m-%d %H:%M:%S %Z"),
         "took": _duration(summary.seconds),
         summary.steps_of: cell(summary.steps, ","),
         "answers": cell(summary.answers, ","),
         summary.unit: score,
-        **{f"{summary.unit}, {name}": _number(estimate) for name, estimate in beside},
+        **{f"{summary.unit}, {name}": _number(estimate) for name, estimate in others},
         "success": _success(summary.score),
-        **{f"success, {name}": _success(estimate) for name, estimate in beside},
+        **{f"success, {name}": _success(estimate) for name, estimate in others},
         "accuracy of the reward": _accuracy(summary.accuracy) + _of_answers(summary.accuracy),
         **{name.replace("_", " "): f"{value:.3f}" for name, value in summary.reward.items()},
     }

@@ -81,14 +81,14 @@ def sweep(config: SweepConfig) -> None:
         for name, words in commands.items()
     ]
     with FolderLock(out, "sweep.lock", "sweep"):
-        about: dict[str, Any] = {
+        description: dict[str, Any] = {
             "file": f"{config.file}",
             "command": plan.command,
             "options": plan.options,
             "runs": plan.runs,
             "versions": versions(),
         }
-        write_json(out / "sweep.json", plain(about))  # without passwords
+        write_json(out / "sweep.json", plain(description))  # without passwords
         records = {unit.name: _record(unit) for unit in units}
         keep = partial(write_results, out / "results.csv", plan, records)
         failed = _do(units, execute, records, keep, config)
@@ -122,10 +122,10 @@ def _modules(
 def run_command(settings: Mapping[str, Any], folder: Path) -> None:
     """Run a unit: its command begins or resumes the run in the folder."""
     run = folder / RUN
-    begun = (run / "config.json").is_file()
-    if begun and RunFolder(run).finished:
+    is_begun = (run / "config.json").is_file()
+    if is_begun and RunFolder(run).finished:
         return
-    resume = ["--resume"] if begun else []
+    resume = ["--resume"] if is_begun else []
     try:
         main([*settings["command"].split(), *settings["words"], "--out", f"{run}", *resume])
     except SystemExit as end:
@@ -141,20 +141,20 @@ def _do(
     config: SweepConfig,
 ) -> dict[str, str]:
     """Run the units of a sweep with a live line, keep their records, and return the failed ones."""
-    where = "here" if config.cluster == LOCAL else f"on {config.cluster}"
-    note(f"{len(units)} runs of {config.file} {where}. After Ctrl-C the same command goes on.")
+    location = "here" if config.cluster == LOCAL else f"on {config.cluster}"
+    note(f"{len(units)} runs of {config.file} {location}. After Ctrl-C the same command goes on.")
     line = ProgressLine("running")
-    began = time.perf_counter()
-    done = 0
+    started_at = time.perf_counter()
+    finished_count = 0
 
     def show(unit: Unit, _: object) -> None:
-        nonlocal done
-        done += 1
-        line("running", done, len(units), unit.name)
+        nonlocal finished_count
+        finished_count += 1
+        line("running", finished_count, len(units), unit.name)
         records[unit.name] = _record(unit)
         score = _score(records[unit.name])
-        seconds = time.perf_counter() - began
-        line.note(f"{done:>4} of {len(units)} · {seconds:5.0f} s · {unit.name} · {score}")
+        seconds = time.perf_counter() - started_at
+        line.note(f"{finished_count:>4} of {len(units)} · {seconds:5.0f} s · {unit.name} · {score}")
         keep()
 
     try:
@@ -164,13 +164,15 @@ def _do(
     except KeyboardInterrupt:
         records |= {unit.name: _record(unit) for unit in units}
         keep()
-        interrupt(f"Stopped with {done} of {len(units)} runs done. The same command goes on.")
+        interrupt(
+            f"Stopped with {finished_count} of {len(units)} runs done. The same command goes on."
+        )
     return failed
 
 
 def _record(unit: Unit) -> RunRecord | None:
-    there = (unit.folder / RUN / "config.json").is_file()
-    return read_run(unit.folder / RUN) if there else None
+    has_begun = (unit.folder / RUN / "config.json").is_file()
+    return read_run(unit.folder / RUN) if has_begun else None
 
 
 def _print_results(
@@ -188,13 +190,13 @@ def _print_results(
     if groups := over_seeds(plan, records):
         cells = [(name, str(len(scores)), _mean(scores)) for name, scores in groups.items()]
         print_table("Means over seeds, with 95 % intervals", cells, ("runs", "seeds", "score"))
-    finished = {name: one for name, one in records.items() if one is not None}
+    finished = {name: run_record for name, run_record in records.items() if run_record is not None}
     if 1 < len(finished) <= MOST_COMPARED:
         write_report(out / "comparison.html", comparison_report(finished))
         echo(f"Page: {out / 'comparison.html'}")
     echo(f"Results: {out / 'results.csv'}")
-    for name, why in failed.items():
-        complain(f"preferl sweep: {name} failed, see {out / name / 'log.txt'}:\n{why}")
+    for name, reason in failed.items():
+        complain(f"preferl sweep: {name} failed, see {out / name / 'log.txt'}:\n{reason}")
     if failed:
         raise SystemExit(1)
 

@@ -25,10 +25,10 @@ from preferl.shapes import Array
 Table = TypeVar("Table", Episodes, Segments, Comparisons)
 
 FORMAT = 1
-"""Version of the folder layout, raised when it changes so that older readers refuse it."""
+"""Version of the folder layout; folders with another one are refused."""
 
 ROW_BYTES: Final = 8
-"""Bytes of the number of a row."""
+"""Bytes of a row number."""
 
 ROWS_AT_ONCE = 1024
 """Pictures copied from disk to disk at a time."""
@@ -66,14 +66,14 @@ def load_npz(path: Path, names: Collection[str] | None = None) -> dict[str, Arra
     expansion = Expansion.of(path)
     # The file is opened here because numpy leaves a file open that is not in its format.
     with _damage_as_value_error(), path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
-        held = {name.removesuffix(".npy"): name for name in archive.namelist()}
-        require_names(path, names or (), held, "arrays")
+        member_names = {name.removesuffix(".npy"): name for name in archive.namelist()}
+        require_names(path, names or (), member_names, "arrays")
         arrays = {}
-        for name in held if names is None else names:
-            with archive.open(held[name]) as member:
-                stored = archive.getinfo(held[name]).file_size
-                expansion.add(_declared_size(member, stored, f"{held[name]} of "))
-            with archive.open(held[name]) as member:
+        for name in member_names if names is None else names:
+            with archive.open(member_names[name]) as member:
+                stored = archive.getinfo(member_names[name]).file_size
+                expansion.add(_declared_size(member, stored, f"{member_names[name]} of "))
+            with archive.open(member_names[name]) as member:
                 arrays[name] = np.lib.format.read_array(member, allow_pickle=False)
         return arrays
 
@@ -91,9 +91,9 @@ def _declared_size(file: IO[bytes], stored: int, what: str) -> int:
     if min(shape, default=0) < 0 or math.prod(max(n, 1) for n in shape) * dtype.itemsize >= 2**62:
         raise ValueError(f"shape {shape}")
     size = math.prod(shape) * int(dtype.itemsize)
-    there = stored - file.tell()
-    if size > there:
-        raise ValueError(f"{what}{size:,} bytes declared and {there:,} there")
+    available = stored - file.tell()
+    if size > available:
+        raise ValueError(f"{what}{size:,} bytes declared and {available:,} there")
     return size
 
 
@@ -153,19 +153,19 @@ def load_arrays(path: Path, *, memory_map: bool = True) -> tuple[dict[str, Array
     path = Path(path)
     expected = "a folder written by preferl, with an about.json"
     with reading(path, expected=expected, error=DataError):
-        about = read_object(path / "about.json")
-    version = about.get("format")
+        description = read_object(path / "about.json")
+    version = description.get("format")
     if version != FORMAT:
         raise DataError(
             f"format of {path}: expected {FORMAT}, got {version}. Read it with the version of "
             "preferl that wrote it."
         )
     with reading(path / "about.json", expected="names of arrays in this folder", error=DataError):
-        names = about.pop("arrays")  # the order in which they were saved has a meaning
+        names = description.pop("arrays")  # the order in which they were saved has a meaning
         if not isinstance(names, list):
             raise TypeError(f"{type(names).__name__}, not a list")
         files = {name: inside(path, f"{name}.npy") for name in names}
-    return {name: _load_array(file, memory_map) for name, file in files.items()}, about
+    return {name: _load_array(file, memory_map) for name, file in files.items()}, description
 
 
 def _load_array(file: Path, memory_map: bool) -> Array:
@@ -174,7 +174,7 @@ def _load_array(file: Path, memory_map: bool) -> Array:
     except (OSError, ValueError) as error:
         fix = "The file is damaged or gone; restore it from a copy."
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
-            fix = "It cannot be read now; mend what the system names and try again."
+            fix = "It cannot be read now; mend the cause and try again."
         raise DataError(
             f"{file}: expected a whole .npy file, got {in_words(error)}. {fix}"
         ) from error
@@ -183,9 +183,9 @@ def _load_array(file: Path, memory_map: bool) -> Array:
 def save_episodes(
     path: Path, episodes: Episodes, *, about: Mapping[str, Any] | None = None
 ) -> None:
-    """Write episodes as a folder of arrays, replaced if it exists; `about.json` keeps `about`."""
-    known = {} if about is None else {"about": dict(about)}
-    save_arrays(path, arrays_of(episodes), {"kind": "episodes", **known})
+    """Write episodes as a folder of arrays, and replace an earlier one; `about` goes into it."""
+    metadata = {} if about is None else {"about": dict(about)}
+    save_arrays(path, arrays_of(episodes), {"kind": "episodes", **metadata})
 
 
 def load_episodes(path: Path, *, memory_map: bool = True) -> Episodes:
@@ -201,14 +201,14 @@ def load_episodes(path: Path, *, memory_map: bool = True) -> Episodes:
 def save_segments(path: Path, segments: Segments, *, durable: bool = True) -> None:
     """Write segments with only the steps that they need; each step is written once."""
     segments = segments.select(np.arange(len(segments)))
-    about = {"kind": "segments", "length": segments.length}
-    save_arrays(path, arrays_of(segments), about, durable=durable)
+    description = {"kind": "segments", "length": segments.length}
+    save_arrays(path, arrays_of(segments), description, durable=durable)
 
 
 def load_segments(path: Path, *, memory_map: bool = True) -> Segments:
     """Read segments, left on disk until used."""
-    with _loaded(path, "segments", memory_map) as (arrays, about):
-        return _segments(path, arrays, about)
+    with _loaded(path, "segments", memory_map) as (arrays, description):
+        return _segments(path, arrays, description)
 
 
 def save_comparisons(path: Path, comparisons: Comparisons) -> None:
@@ -257,12 +257,12 @@ def _require_plain(name: str, array: Array) -> None:
 def _loaded(
     path: Path, kind: str, memory_map: bool
 ) -> Iterator[tuple[dict[str, Array], dict[str, Any]]]:
-    """Yield the arrays and the `about` of a folder of one kind; name it in the block's errors."""
-    arrays, about = load_arrays(path, memory_map=memory_map)
-    if about.get("kind") != kind:
-        raise DataError(f"{path}: expected {kind}, got {about.get('kind')}.")
+    """Yield the arrays of a folder and its `about.json`; errors in the block name the folder."""
+    arrays, description = load_arrays(path, memory_map=memory_map)
+    if description.get("kind") != kind:
+        raise DataError(f"{path}: expected {kind}, got {description.get('kind')}.")
     with reading(path, expected=f"the arrays of {kind}", error=DataError):
-        yield arrays, about
+        yield arrays, description
 
 
 def arrays_of(table: Any) -> dict[str, Array]:
@@ -278,7 +278,7 @@ def arrays_of(table: Any) -> dict[str, Array]:
 
 
 def _table(cls: type[Table], arrays: Mapping[str, Array], **others: Any) -> Table:
-    """Build a table from the arrays of `arrays_of` and from its fields that are no columns."""
+    """Build a table from arrays as `arrays_of` names them, and from its other fields."""
     for name, default in ((f.name, f.default) for f in fields(cls) if f.name not in others):
         start = f"{name}/"
         keyed = {k.removeprefix(start): a for k, a in arrays.items() if k.startswith(start)}
@@ -288,8 +288,8 @@ def _table(cls: type[Table], arrays: Mapping[str, Array], **others: Any) -> Tabl
     return cls(**others)
 
 
-def _segments(path: Path, arrays: Mapping[str, Array], about: Mapping[str, Any]) -> Segments:
-    segments = _table(Segments, arrays, length=int(about["length"]))
+def _segments(path: Path, arrays: Mapping[str, Array], description: Mapping[str, Any]) -> Segments:
+    segments = _table(Segments, arrays, length=int(description["length"]))
     columns = [array for name, array in arrays.items() if name.partition("/")[0] in STEPS]
     step_bytes = sum(array.nbytes for array in columns) // max(1, segments.steps)
     places = len(segments) * segments.length

@@ -37,14 +37,14 @@ class FrameRewards:
     Attributes:
         folder: the data set.
         rewards: `[T]` the reward of each frame.
-        version: which reward gave them.
+        version: name or number of the reward that gave them.
         chunk: frames of an action chunk, over which LeRobot takes the difference of progress.
-        best: share of the frames whose chunks count as good: they weigh one, and their advantage is
-            true. RLinf takes 0.3.
+        best: share of the frames whose chunks count as good: LeRobot gives them full weight, and
+            the column `advantage` is true. RLinf takes 0.3.
 
     Raises:
         ConfigError: a chunk of no frames, or a share outside (0, 1].
-        DataError: not one finite reward for each frame.
+        DataError: there is not one finite reward for each frame.
     """
 
     folder: LeRobotFolder
@@ -70,7 +70,7 @@ class FrameRewards:
 
     @property
     def progress(self) -> FloatArray:
-        """`[T]` sum of the rewards before each frame of its episode, scaled to at most 1 in size.
+        """`[T]` sum of the episode's rewards before each frame, scaled so that no size exceeds 1.
 
         The difference over a chunk is the scaled return of its frames.
         """
@@ -81,14 +81,14 @@ class FrameRewards:
 
     @property
     def kappa(self) -> float:
-        """The advised `kappa`: chunks that gain more weigh one, the `best` share of all frames.
+        """The `kappa` to give LeRobot: the `best` share of the frames gain more, and weigh one.
 
-        It is 0 if fewer chunks gain anything at all.
+        It is 0 if fewer frames than that gain anything.
         """
         return max(0.0, float(np.quantile(self._gains(self.progress), 1 - self.best)))
 
     def columns(self, kind: FrameTable) -> dict[str, Array]:
-        """Return the columns `[T]` of a table beside those that count frames."""
+        """Return the columns `[T]` of a table, without those that number frames."""
         rewards = self.rewards.astype(np.float32)
         if kind == "progress":
             return {PROGRESS: self.progress.astype(np.float32)}
@@ -131,11 +131,12 @@ class FrameRewards:
 def read_frame_rewards(path: Path, folder: LeRobotFolder) -> FloatArray:
     """Read `[T]` rewards from a table of progress or rewards, of this program or another.
 
-    The reward of a frame is the slope of progress there: half of what is gained from the frame
-    before to the frame after, within the episode.
+    The reward of a frame is the slope of progress there: half of the gain from the previous frame
+    to the next one, within the episode.
 
     Raises:
-        DataError: no such table, of another data set, with frames missing, or damaged.
+        DataError: there is no such table, or it is of another data set, lacks frames, or is
+            damaged.
     """
     counted = read_table(path, COUNTED)
     schema = require("pyarrow.parquet", extra="parquet").read_schema(path)
@@ -191,10 +192,10 @@ def frames_of(segments: Segments, folder: LeRobotFolder, actions: Array) -> IntA
     Args:
         segments: clips whose `origin` is known.
         folder: the data set.
-        actions: `[T, *act]` of the data set, by which clips of another one are known.
+        actions: `[T, *act]` of the data set, by which clips of another data set are recognised.
 
     Raises:
-        DataError: clips of another data set, or of unknown origin.
+        DataError: the clips are of another data set, or their origin is unknown.
     """
     origin = segments.origin
     if origin is not None and (origin[:, [0, 2]] < len(folder.lengths)).all():

@@ -19,9 +19,9 @@ def with_implied(comparisons: Comparisons) -> tuple[Comparisons, IntArray]:
     Two clips are linked if a chain of comparisons joins them. In each set of linked clips, the
     weights are scaled so that given and implied answers sum to what the given ones summed to, since
     implied answers add no information. If answers form a cycle (A over B over C over A), none is
-    implied between two clips of that cycle. Answers of weight 0 imply nothing at all. An answer
-    that follows from those of one annotator is theirs; an answer that follows from those of several
-    is nobody's (-1).
+    implied between two clips of that cycle. Answers of weight 0 imply nothing. If one annotator
+    gave all answers about a set of linked clips, the implied answers are theirs; else they are
+    nobody's (-1).
 
     Returns:
         `(comparisons, group)`. For each answer, `group` `[P]` holds the row of the first answer
@@ -39,34 +39,37 @@ def with_implied(comparisons: Comparisons) -> tuple[Comparisons, IntArray]:
     ([0.5, 0.5, 0.5, 0.5, 0.5, 0.5], [0, 0, 0, 0, 0, 0])
     """
     given = comparisons[comparisons.answered]
-    counts = given.weight > 0
-    group = linked(given.pairs[counts], len(given.segments))
-    pairs, preference = _implied(given[counts])
+    is_informative = given.weight > 0
+    group = linked(given.pairs[is_informative], len(given.segments))
+    pairs, preference = _implied(given[is_informative])
     given_group = group[given.pairs[:, 0]]
     implied_group = group[pairs[:, 0]]
     count = len(given.segments)
-    answers = np.bincount(given_group[counts], minlength=count)
-    total = np.maximum(answers + np.bincount(implied_group, minlength=count), 1)
+    answer_count = np.bincount(given_group[is_informative], minlength=count)
+    answer_total = np.maximum(answer_count + np.bincount(implied_group, minlength=count), 1)
     weight = np.bincount(given_group, given.weight, minlength=count)
-    first = np.full(count, len(given))
-    np.minimum.at(first, given_group, np.arange(len(given)))
+    first_row = np.full(count, len(given))
+    np.minimum.at(first_row, given_group, np.arange(len(given)))
     annotator = given.annotator
     if annotator is not None:
-        lowest = np.full(count, np.iinfo(np.int64).max)
-        highest = np.full(count, -1)
-        np.minimum.at(lowest, given_group[counts], annotator[counts])
-        np.maximum.at(highest, given_group[counts], annotator[counts])
-        whose = np.where(lowest == highest, lowest, -1)
-        annotator = np.concatenate([annotator, whose[implied_group]])
-    weights = [given.weight * (answers / total)[given_group], (weight / total)[implied_group]]
-    together = Comparisons(
+        lowest_annotator = np.full(count, np.iinfo(np.int64).max)
+        highest_annotator = np.full(count, -1)
+        np.minimum.at(lowest_annotator, given_group[is_informative], annotator[is_informative])
+        np.maximum.at(highest_annotator, given_group[is_informative], annotator[is_informative])
+        implied_annotator = np.where(lowest_annotator == highest_annotator, lowest_annotator, -1)
+        annotator = np.concatenate([annotator, implied_annotator[implied_group]])
+    weights = [
+        given.weight * (answer_count / answer_total)[given_group],
+        (weight / answer_total)[implied_group],
+    ]
+    combined = Comparisons(
         given.segments,
         np.concatenate([given.pairs, pairs]),
         np.concatenate([given.preference, preference]),
         np.concatenate(weights),
         annotator,
     )
-    return together, first[np.concatenate([given_group, implied_group])]
+    return combined, first_row[np.concatenate([given_group, implied_group])]
 
 
 def linked(pairs: IntArray, count: int) -> IntArray:
@@ -82,25 +85,27 @@ def _implied(given: Comparisons) -> tuple[IntArray, FloatArray]:
 
     count = len(given.segments)
     pairs = np.concatenate([given.pairs, given.pairs[:, ::-1]])
-    chance = np.concatenate([given.preference, 1 - given.preference])
-    least = _relation(pairs[chance >= 0.5], count)  # [a, b]: b is at most as good
+    probability = np.concatenate([given.preference, 1 - given.preference])
+    at_least_as_good = _relation(pairs[probability >= 0.5], count)  # [a, b]: b is at most as good
     # Clips of one strongly connected component are equal, or lie on a cycle of contradictions.
-    alike = connected_components(least, connection="strong")[1]
-    strict = alike[pairs[chance > 0.5]]
-    wrong = np.isin(alike, strict[strict[:, 0] == strict[:, 1]])
-    kind = _relation(np.stack([np.arange(count), alike], 1), count)
-    reaches = kind @ _closure(kind.T @ least @ kind) @ kind.T
+    component = connected_components(at_least_as_good, connection="strong")[1]
+    strict = component[pairs[probability > 0.5]]
+    is_contradictory = np.isin(component, strict[strict[:, 0] == strict[:, 1]])
+    in_component = _relation(np.stack([np.arange(count), component], 1), count)
+    reaches = (
+        in_component @ _closure(in_component.T @ at_least_as_good @ in_component) @ in_component.T
+    )
     better, worse = reaches.nonzero()
-    above = (better * count + worse)[better < worse]
-    below = (worse * count + better)[better > worse]
-    number = np.union1d(above, below)
-    number = np.setdiff1d(number, pairs @ (count, 1))  # not asked, in either order
-    first, second = divmod(number, count)
-    is_above = np.isin(number, above)
-    is_equal = is_above & np.isin(number, below)
-    kept = ~(is_equal & wrong[first])
+    first_better = (better * count + worse)[better < worse]
+    second_better = (worse * count + better)[better > worse]
+    pair_number = np.union1d(first_better, second_better)
+    pair_number = np.setdiff1d(pair_number, pairs @ (count, 1))  # not asked, in either order
+    first, second = divmod(pair_number, count)
+    is_above = np.isin(pair_number, first_better)
+    is_equal = is_above & np.isin(pair_number, second_better)
+    is_decided = ~(is_equal & is_contradictory[first])
     answers = np.where(is_equal, 0.5, is_above)
-    return np.stack([first, second], 1)[kept], answers[kept]
+    return np.stack([first, second], 1)[is_decided], answers[is_decided]
 
 
 def _relation(pairs: IntArray, count: int) -> Any:

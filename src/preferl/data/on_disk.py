@@ -12,7 +12,7 @@ from preferl.errors import DataError
 from preferl.shapes import Array, BoolArray, IntArray
 
 PICTURE_BYTES: Final = 1024
-"""Least bytes per row of pictures that stay on disk; smaller rows are kept in memory."""
+"""Pictures of at least so many bytes a row stay on disk; smaller rows are read into memory."""
 
 
 @final
@@ -20,13 +20,13 @@ PICTURE_BYTES: Final = 1024
 class OnDisk:
     """Rows of several array files as one array, in any order, read when they are used.
 
-    It has the `shape`, `dtype` and rows of an array; `numpy.asarray` reads it into memory as one.
+    It has the `shape`, `dtype` and rows of an array; `numpy.asarray` reads all of it into memory.
     No file stays open, so that there may be thousands of files.
 
     Attributes:
         sources: files, or arrays in memory; row `t` is `sources[part[t]][row[t]]`.
         part: `[T]` number of the source that holds each row.
-        row: `[T]` place of each row in its source.
+        row: `[T]` number of each row within its source.
         row_shape: shape of each row.
         dtype: type of the numbers, the same in all sources.
 
@@ -79,9 +79,9 @@ class OnDisk:
         row = self.row[numbers].ravel()
         out = np.empty((len(part), *self.row_shape), self.dtype)
         order = np.argsort(part, kind="stable")
-        used, first = np.unique(part[order], return_index=True)
-        for source, places in zip(used, np.split(order, first)[1:], strict=True):
-            out[places] = self.sources[source][row[places]]
+        used_sources, first_rows = np.unique(part[order], return_index=True)
+        for source, row_numbers in zip(used_sources, np.split(order, first_rows)[1:], strict=True):
+            out[row_numbers] = self.sources[source][row[row_numbers]]
         return out.reshape(*np.shape(numbers), *self.row_shape)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
@@ -91,8 +91,8 @@ class OnDisk:
 
     def select(self, rows: IntArray | BoolArray | slice) -> Self:
         """Select rows and leave them on disk."""
-        used, part = np.unique(self.part[rows], return_inverse=True)
-        sources = tuple(self.sources[source] for source in used)
+        used_sources, part = np.unique(self.part[rows], return_inverse=True)
+        sources = tuple(self.sources[source] for source in used_sources)
         return replace(self, sources=sources, part=part, row=self.row[rows])
 
 
@@ -139,8 +139,8 @@ class _File:
 
 def _source(array: Any) -> Any:
     """Return a `_File` for a memory map of a whole file, and any other array as it is."""
-    whole: bool = isinstance(array, np.memmap) and isinstance(array.base, mmap.mmap)
-    if not whole:
+    is_whole_file: bool = isinstance(array, np.memmap) and isinstance(array.base, mmap.mmap)
+    if not is_whole_file:
         return array
     path = Path(array.filename)
     layout = {"dtype": array.dtype, "offset": array.offset}
@@ -150,7 +150,7 @@ def _source(array: Any) -> Any:
 
 def _identity(path: Path) -> tuple[int, int]:
     try:
-        about = path.stat()
+        status = path.stat()
     except OSError:
         return (0, 0)
-    return (about.st_ino, about.st_mtime_ns)
+    return (status.st_ino, status.st_mtime_ns)

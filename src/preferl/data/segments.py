@@ -88,13 +88,15 @@ class Segments:
         require_shape("Segments.real", self.real, (len(self),))
         if self.origin is not None:
             require_shape("Segments.origin", self.origin, (len(self), 3))
-        first = self.start.min(initial=0)
-        last = (self.start + self.real).max(initial=0)
-        whole = self.real.min(initial=1) >= 1 and self.real.max(initial=1) <= self.length
-        if not whole or first < 0 or last > steps:
+        first_row = self.start.min(initial=0)
+        last_row = (self.start + self.real).max(initial=0)
+        has_valid_lengths = (
+            self.real.min(initial=1) >= 1 and self.real.max(initial=1) <= self.length
+        )
+        if not has_valid_lengths or first_row < 0 or last_row > steps:
             raise DataError(
                 f"Segments.start and .real: expected windows of 1 to {self.length} steps inside "
-                f"{steps} steps, got rows {first} to {last}."
+                f"{steps} steps, got rows {first_row} to {last_row}."
             )
 
     def __len__(self) -> int:
@@ -185,14 +187,15 @@ def cut(episodes: Episodes, start: IntArray, length: int) -> Segments:
         DataError: a window leaves the data, which means that the labels belong to other data.
     """
     start = np.asarray(start, np.int64)
-    last = episodes.steps - length
-    first = start.min(initial=last)
-    latest = start.max(initial=0)
-    expected = f"rows in [0, {last}] of these {episodes.steps} steps"
+    last_start = episodes.steps - length
+    first_start = start.min(initial=last_start)
+    latest_start = start.max(initial=0)
+    expected = f"rows in [0, {last_start}] of these {episodes.steps} steps"
     fix = "Load the data set that the labels were made for."
-    if len(start) and (first < 0 or latest > last):
+    if len(start) and (first_start < 0 or latest_start > last_start):
         raise DataError(
-            f"segment starts: expected {expected}, got rows in [{first}, {latest}]. {fix}"
+            f"segment starts: expected {expected}, got rows in "
+            f"[{first_start}, {latest_start}]. {fix}"
         )
     return _windows(episodes, start, np.full(len(start), length), length)
 
@@ -208,8 +211,10 @@ def whole_episodes(episodes: Episodes) -> Segments:
 
 def crosses_end(episodes: Episodes, start: IntArray, length: int) -> BoolArray:
     """Return `[N]` whether each window of `length` steps runs across its episode's end."""
-    first = np.asarray(start)
-    return np.asarray(episodes.start_of_step[first] != episodes.start_of_step[first + length - 1])
+    first_row = np.asarray(start)
+    return np.asarray(
+        episodes.start_of_step[first_row] != episodes.start_of_step[first_row + length - 1]
+    )
 
 
 def sample_segments(
@@ -250,10 +255,10 @@ def sample_segments(
             f"episodes, got {length}. Shorten the segments, record longer episodes, or pass "
             'short="pad".'
         )
-    drawn = rng.choice(total, count, replace=count > total, shuffle=True)
-    ends = np.cumsum(windows)
-    episode = np.searchsorted(ends, drawn, side="right")
-    start = episodes.starts[episode] + drawn - (ends - windows)[episode]
+    window = rng.choice(total, count, replace=count > total, shuffle=True)
+    window_ends = np.cumsum(windows)
+    episode = np.searchsorted(window_ends, window, side="right")
+    start = episodes.starts[episode] + window - (window_ends - windows)[episode]
     return _windows(episodes, start, np.minimum(episodes.ends[episode] - start, length), length)
 
 
@@ -268,13 +273,13 @@ def windows_of(episodes: Episodes, length: int, short: Short = "drop") -> IntArr
         short = "drop" if (episodes.lengths >= length).any() else "pad"
     if short == "drop":
         return np.maximum(episodes.lengths - length + 1, 0)
-    least = np.where(episodes.terminated[episodes.ends - 1], (length + 1) // 2, length)
-    return np.maximum(episodes.lengths - least + 1, 1)
+    fewest_steps = np.where(episodes.terminated[episodes.ends - 1], (length + 1) // 2, length)
+    return np.maximum(episodes.lengths - fewest_steps + 1, 1)
 
 
 def _windows(episodes: Episodes, start: IntArray, real: IntArray, length: int) -> Segments:
     episode = np.searchsorted(episodes.ends, start, side="right")
-    last = np.searchsorted(episodes.ends, start + real - 1, side="right")
+    last_episode = np.searchsorted(episodes.ends, start + real - 1, side="right")
     steps = {name: getattr(episodes, name) for name in STEPS}
-    origin = np.stack([episode, start - episodes.starts[episode], last], axis=1)
+    origin = np.stack([episode, start - episodes.starts[episode], last_episode], axis=1)
     return Segments(**steps, start=start, real=real, length=length, origin=origin)

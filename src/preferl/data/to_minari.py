@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from preferl.envs.checks import Environment
 
 ENDS: Final = {"min": "random", "max": "expert"}
-"""Maps the ends of Minari's reference scores to the policy whose mean return each is."""
+"""Maps the two reference scores of Minari to the policies whose mean returns they are."""
 
 LOGGER = get_logger(__name__)
 
@@ -32,7 +32,7 @@ def require_new_minari(name: str) -> None:
         ) from error
     if name in minari.list_local_datasets():
         raise DataError(
-            f"{what}: expected one that is not on this machine, got one that is. Raise its "
+            f"{what}: expected a new one, got one that is on this machine already. Raise its "
             f"version, or remove it: minari delete {name}"
         )
 
@@ -77,16 +77,16 @@ def save_minari(
 ) -> None:
     """Write a Minari data set on this machine, in HDF5.
 
-    The last observation of each episode is its final one. States become the infos `qpos` and
-    `qvel` where MuJoCo simulates the environment and they hold nothing else, and the info `state`
-    elsewhere; there is none for the final observation.
+    The last observation of each episode is its final one. States become the infos `qpos` and `qvel`
+    if MuJoCo simulates the environment and they hold nothing else; otherwise they become the info
+    `state`. The final observation has no state.
 
     The data set has no environment if gymnasium cannot make it again from its specification: it
     was registered with a function, or has a wrapper that does not record its arguments. Minari's
     `recover_environment` then refuses.
 
     Args:
-        episodes: in the observations and actions of the environment.
+        episodes: episodes with the observations and actions of the environment.
         name: id of the data set.
         env: the environment, from which Minari takes spaces and specification, or its id; it is
             closed.
@@ -110,7 +110,7 @@ def save_minari(
     packages = about.get("versions", {}).get("packages", {})
     made = make_registered(env) if isinstance(env, str) else env
     with warnings.catch_warnings():
-        # An author, a link and more are for publishing; minari warns of each that is missing.
+        # Minari warns of each missing field for publishing, such as an author.
         warnings.filterwarnings("ignore", "(.* is set to|env_spec is) None", UserWarning)
         dataset = minari.create_dataset_from_buffers(
             name,

@@ -79,19 +79,21 @@ def _linked_pairs(comparisons: Comparisons) -> tuple[IntArray, int]:
 
     A clip that was asked about in two rounds is stored twice, but it still links its pairs.
     """
-    different, clip = np.unique(compared_ids(comparisons), return_inverse=True)
+    distinct_clips, clip = np.unique(compared_ids(comparisons), return_inverse=True)
     pairs = clip.reshape(comparisons.pairs.shape)
-    group = linked(pairs, len(different))[pairs[:, 0]]
+    group = linked(pairs, len(distinct_clips))[pairs[:, 0]]
     return group, int(group.max(initial=-1)) + 1
 
 
 def _equal_pairs(comparisons: Comparisons) -> tuple[IntArray, int]:
     """Number the different pairs, by content in either order; return `[P]`, and the count."""
-    different, group = np.unique(pair_ids(comparisons), return_inverse=True)
-    return group, len(different)
+    distinct_pairs, group = np.unique(pair_ids(comparisons), return_inverse=True)
+    return group, len(distinct_pairs)
 
 
-def split_off_episodes(comparisons: Comparisons, held: IntArray) -> tuple[Comparisons, Comparisons]:
+def split_off_episodes(
+    comparisons: Comparisons, held_out: IntArray
+) -> tuple[Comparisons, Comparisons]:
     """Train on pairs without a step of the held episodes; validate on pairs wholly in them.
 
     Episodes are numbered as `origin` counts them.
@@ -99,13 +101,15 @@ def split_off_episodes(comparisons: Comparisons, held: IntArray) -> tuple[Compar
     Raises:
         DataError: one of the parts would be empty.
     """
-    first, last = _episode_span(comparisons)
-    episodes = int(last.max(initial=-1)) + 1
-    held_before = np.append(0, np.cumsum(np.isin(np.arange(episodes), held)))
+    first_episode, last_episode = _episode_span(comparisons)
+    episodes = int(last_episode.max(initial=-1)) + 1
+    held_out_before = np.append(0, np.cumsum(np.isin(np.arange(episodes), held_out)))
     # A window over short episodes may also hold whole episodes between its first and its last.
-    touched = held_before[last + 1] - held_before[first]  # [P, 2] held episodes in each window
+    touched = (
+        held_out_before[last_episode + 1] - held_out_before[first_episode]
+    )  # [P, 2] held episodes in each window
     train: BoolArray = (touched == 0).all(axis=1)
-    validate: BoolArray = (touched == last - first + 1).all(axis=1)
+    validate: BoolArray = (touched == last_episode - first_episode + 1).all(axis=1)
     if not train.any() or not validate.any():
         raise DataError(
             "comparisons to split by episode: expected pairs wholly inside and wholly outside the "
@@ -141,15 +145,15 @@ def validation_split(
     the oldest pairs.
     """
     of_clip = {} if of_clip is None else of_clip
-    split = []
+    sets = []
     for pair in pairs:
-        known = {of_clip[clip] for clip in pair if clip in of_clip}
-        fresh = sorted(clip for clip in pair if clip not in of_clip)
-        drawn = TRAIN
-        if len(fresh) == 2 or known == {VALIDATION}:
-            digest = blake2b("\n".join(fresh).encode(), digest_size=7).digest()
-            drawn = VALIDATION if int.from_bytes(digest, "big") / 2**56 < share else TRAIN
-        of_clip |= dict.fromkeys(fresh, drawn)
+        drawn_sets = {of_clip[clip] for clip in pair if clip in of_clip}
+        new_clips = sorted(clip for clip in pair if clip not in of_clip)
+        clip_set = TRAIN
+        if len(new_clips) == 2 or drawn_sets == {VALIDATION}:
+            digest = blake2b("\n".join(new_clips).encode(), digest_size=7).digest()
+            clip_set = VALIDATION if int.from_bytes(digest, "big") / 2**56 < share else TRAIN
+        of_clip |= dict.fromkeys(new_clips, clip_set)
         first, second = (of_clip[clip] for clip in pair)
-        split.append(first if first == second else UNUSED)
-    return split
+        sets.append(first if first == second else UNUSED)
+    return sets

@@ -14,10 +14,10 @@ from preferl.reading import DAMAGED
 from preferl.shapes import Array, IntArray
 
 BACK: Final = 16
-"""Frames further back from which a video is decoded if a seek came out behind the frame."""
+"""If a seek lands after the frame, the next one goes back by so many more frames."""
 
 LEAD: Final = 8
-"""Frames that are decoded to get to a later one before a seek is tried instead."""
+"""A frame at most so many frames later is reached by decoding on, one further away by a seek."""
 
 
 @final
@@ -53,16 +53,16 @@ class VideoFrames:
         Raises:
             DataError: the file is damaged, or has no such frame.
         """
-        wanted, place = np.unique(numbers, return_inverse=True)
-        pictures = np.empty((len(wanted), *self.size, 3), np.uint8)
+        distinct, index = np.unique(numbers, return_inverse=True)
+        pictures = np.empty((len(distinct), *self.size, 3), np.uint8)
         decoded = -1
         lead = LEAD
         frames: Iterator[Any] = iter(())
         with self._opened() as (container, stream):
-            for row, number in enumerate(wanted.tolist()):
+            for row, number in enumerate(distinct.tolist()):
                 if decoded < 0 or number - decoded > lead:
-                    first, frames = self._decoded_from(number, container, stream)
-                    lead = max(lead, number - first)  # what another seek would cost
+                    first_number, frames = self._decoded_from(number, container, stream)
+                    lead = max(lead, number - first_number)  # what another seek would cost
                 for frame in frames:
                     decoded = self._number(frame, stream)
                     if decoded >= number:
@@ -75,35 +75,35 @@ class VideoFrames:
                         f"pixels, got a damaged one or one of {frame.height, frame.width}"
                     )
                 pictures[row] = frame.to_ndarray(format="rgb24")
-        return pictures[place]
+        return pictures[index]
 
     def _decoded_from(self, number: int, container: Any, stream: Any) -> tuple[int, Iterator[Any]]:
-        """Decode from a frame at or before a number, and return its number, too."""
-        back = 0
+        """Return the number of a frame at or before `number`, and the frames from there on."""
+        steps_back = 0
         while True:
-            start = max(0, number - back)
+            start = max(0, number - steps_back)
             container.seek(round(start / self.fps / float(stream.time_base)), stream=stream)
             frames = container.decode(stream)
-            first = next(frames, None)
-            if first is not None and self._number(first, stream) <= number:
-                return self._number(first, stream), chain([first], frames)
+            first_frame = next(frames, None)
+            if first_frame is not None and self._number(first_frame, stream) <= number:
+                return self._number(first_frame, stream), chain([first_frame], frames)
             if start == 0:
                 raise DataError(f"{self.path}: expected a frame {number}, got none")
-            back = 2 * back + BACK  # a seek may come out behind the frame
+            steps_back = 2 * steps_back + BACK  # the seek landed after the frame
 
     def _number(self, frame: Any, stream: Any) -> int:
         return round(int(frame.pts) * float(stream.time_base) * self.fps)
 
     @contextmanager
     def _opened(self) -> Iterator[tuple[Any, Any]]:
-        """Open the file and its video; errors of the decoder in the block are about the file."""
+        """Open the file and its video; raise the decoder's errors in the block as `DataError`."""
         import av
 
         height, width = self.size
         # Decoders need room for whole blocks of pixels.
         limits = {"max_pixels": str((height + 128) * (width + 128)), "err_detect": "explode"}
         try:
-            # Of other formats, some name further files or addresses to read.
+            # Some other formats name further files or addresses, which av would then read.
             with av.open(str(self.path), format="mp4", options=limits) as container:
                 stream = container.streams.video[0]
                 context = stream.codec_context

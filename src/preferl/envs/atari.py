@@ -36,14 +36,15 @@ def make_atari(
 
     Args:
         game: as in `ALE/<game>-v5`, for example "Breakout".
-        length: steps per episode, each of `skip` frames; whatever happens in the game.
+        length: steps of every episode, each of `skip` frames, whether or not the game ends.
         hide: rows of the screen to black out; those of `HIDDEN_ROWS` if None.
-        skip: frames per step; the brighter pixels of the last two are observed, against flicker.
+        skip: frames per step. Since sprites flicker, each pixel shows the brighter of the last two
+            frames.
         stack: frames per observation; 4, so that speeds are visible.
         size: pixels on a side.
-        sticky: probability that the action before is repeated; 0 as in the paper, while Machado
+        sticky: probability that the previous action is repeated; 0 as in the paper, while Machado
             et al. (2018) recommend 0.25.
-        render_mode: as the game takes it; people see the whole screen.
+        render_mode: Gymnasium's; pictures for people show the whole screen.
 
     Raises:
         ConfigError: no such game, or one whose rows to hide are not known and not given.
@@ -83,12 +84,14 @@ class HiddenRows(gymnasium.ObservationWrapper[Any, Any, Any]):
         super().__init__(env)
         height = (env.observation_space.shape or (0,))[0]
         self._hidden = np.zeros(height, bool)
-        for first, end in hide:
-            if not 0 <= first < end <= SCREEN_ROWS:
+        for first_row, end_row in hide:
+            if not 0 <= first_row < end_row <= SCREEN_ROWS:
                 raise ConfigError(
-                    f"hide: expected rows within 0...{SCREEN_ROWS}, got {(first, end)}."
+                    f"hide: expected rows within 0...{SCREEN_ROWS}, got {(first_row, end_row)}."
                 )
-            self._hidden[first * height // SCREEN_ROWS : ceil(end * height / SCREEN_ROWS)] = True
+            self._hidden[
+                first_row * height // SCREEN_ROWS : ceil(end_row * height / SCREEN_ROWS)
+            ] = True
 
     def observation(self, observation: Array) -> Array:
         """Return a copy of the picture with these rows black."""
@@ -101,13 +104,13 @@ class HiddenRows(gymnasium.ObservationWrapper[Any, Any, Any]):
 class HiddenEnds(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Hides the end of a game: the next game begins in the same episode, which needs a time limit.
 
-    The info of a step after which a new game began has `game_over`, for evaluation.
+    For evaluation, `info["game_over"]` tells whether a game ended at this step.
     """
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
         """Make one step; if the game ends, return the first observation of the next game."""
         observation, reward, terminated, truncated, info = self.env.step(action)
-        over = terminated or truncated
-        if over:
+        game_over = terminated or truncated
+        if game_over:
             observation, info = self.env.reset()
-        return observation, reward, False, False, info | {"game_over": over}
+        return observation, reward, False, False, info | {"game_over": game_over}

@@ -23,10 +23,10 @@ NOW += "terminated, truncated, info): change it, or wrap it with shimmy's compat
 
 
 def callable_as(kind: type, found: Any, module: str) -> Callable[..., Any] | None:
-    """Return what a text names in a module, if it may be called for an environment or wrapper.
+    """Return an object that a text names, if it may be called to make an environment or wrapper.
 
-    In the packages that any text may name (`preferl.trust.ALLOWED`), only classes of the `kind`
-    may; in other modules, which a person has typed or trusts, also functions.
+    In packages that any text may name (`preferl.trust.ALLOWED`), only classes of the `kind` may be
+    called; in other modules, which a person has typed or trusts, functions as well.
     """
     if isinstance(found, type) and issubclass(found, kind):
         return found
@@ -45,23 +45,25 @@ def made_by(
         ConfigError: the callable does not take the arguments, or returns no environment.
     """
     try:
-        taken = inspect.signature(source)
+        call_signature = inspect.signature(source)
     except ValueError:  # of what is written in C
-        taken = inspect.Signature([inspect.Parameter("any", inspect.Parameter.VAR_KEYWORD)])
-    kinds = {name: one.kind for name, one in taken.parameters.items()}
+        call_signature = inspect.Signature(
+            [inspect.Parameter("any", inspect.Parameter.VAR_KEYWORD)]
+        )
+    kinds = {name: parameter.kind for name, parameter in call_signature.parameters.items()}
     if "render_mode" not in kinds and inspect.Parameter.VAR_KEYWORD not in kinds.values():
         kwargs = {name: value for name, value in kwargs.items() if name != "render_mode"}
     try:
-        taken.bind(*inside, **kwargs)
+        call_signature.bind(*inside, **kwargs)
     except TypeError as error:
         raise refused_kwargs(what, kinds, error) from error
-    made: Environment = source(*inside, **kwargs)
-    require_environment(made, what)
-    return made
+    environment: Environment = source(*inside, **kwargs)
+    require_environment(environment, what)
+    return environment
 
 
 def refused_kwargs(what: str, taken: Collection[str], error: Exception) -> ConfigError:
-    """Word the error of an environment or wrapper that does not take its arguments."""
+    """Return an error about an environment or wrapper that does not take its arguments."""
     expected = f"arguments that it takes ({', '.join(taken)})" if taken else "arguments it takes"
     refused = str(error).removeprefix("got ")
     return ConfigError(
@@ -78,7 +80,7 @@ def require_environment(env: Any, what: str) -> None:
         raise ConfigError(f"{problem} of the old gym. Write `import gymnasium as gym`. {NOW}")
     if isinstance(env, VectorEnv) or hasattr(env, "num_envs"):
         raise ConfigError(
-            f"{problem}, which is several. Make one: `environments` and `vec_env` make several of "
+            f"{problem}, which is several. Make one: `environments` and `vec_env` make copies of "
             "it."
         )
     if env is None:
@@ -126,12 +128,13 @@ def _require_spaces(env: Environment, what: str) -> None:
 
 def _require_steps(env: Environment, what: str) -> None:
     """Raise `ConfigError` unless `reset` and `step` return what gymnasium says, in the spaces."""
-    began = _called(env.reset, what, seed=0)
-    if not _ends_with_info(began, 2):
+    first_result = _called(env.reset, what, seed=0)
+    if not _ends_with_info(first_result, 2):
         raise ConfigError(
-            f"{what}: expected (observation, info) from `reset`, got {_shortly(began)}. {NOW}"
+            f"{what}: expected (observation, info) from `reset`, got {_shortly(first_result)}. "
+            f"{NOW}"
         )
-    _require_shape(env.observation_space, began[0], what)
+    _require_shape(env.observation_space, first_result[0], what)
     ended = _called(env.step, what, env.action_space.sample())
     if not _ends_with_info(ended, 5):
         raise ConfigError(
@@ -210,11 +213,11 @@ def _require_shape(space: spaces.Space[Any], observation: Any, what: str) -> Non
     shape: Any = {key: part.shape for key, part in parts.items()} or space.shape
     if None in (shape.values() if parts else [shape]):
         return  # a space of spaces, which is refused where steps are recorded
-    got = map_observations(np.shape, observation)
-    if got != shape:
+    actual = map_observations(np.shape, observation)
+    if actual != shape:
         raise ConfigError(
-            f"{what}: expected observations of shape {shape}, as its space, got {got}. Change its "
-            "space, or what is observed."
+            f"{what}: expected observations of shape {shape}, as its space, got {actual}. Change "
+            "its space, or what is observed."
         )
     for key, part in (parts or {"": space}).items():
         _require_type(part.dtype, np.asarray(observation[key] if parts else observation), what)

@@ -30,11 +30,11 @@ SIMULATORS: Final = (
 
 @dataclass(frozen=True)
 class EnvConfig:
-    """The environment of a run, as each place that needs a copy of it makes one.
+    """The environment of a run: all that is needed to make a copy of it, here or elsewhere.
 
-    A gymnasium environment is taken apart into the id, arguments and wrappers that it was made
-    with. Files hold `module:Name` of classes and functions. They are imported from that name if
-    possible; otherwise a run resumes if the script passes a class or function of the same name.
+    An environment object of gymnasium is replaced by the id, arguments and wrappers that it was
+    made with. Files hold `module:Name` of classes and functions, which are imported by that name if
+    possible. If not, a run resumes only if the script passes a class or function of the same name.
 
     Attributes:
         env: id of a gymnasium environment, `module:Id`, `module:Class` or `module:function`, whose
@@ -46,8 +46,8 @@ class EnvConfig:
             arguments "module:Name: {argument: value}". In Python also classes and functions.
 
     Raises:
-        ConfigError: an environment of which no copies can be made, a wrapper of another kind, or
-            fewer than one step.
+        ConfigError: no copies can be made of the environment, a wrapper is of another kind, or an
+            episode has fewer than one step.
 
     >>> EnvConfig("Pendulum-v1", {"g": 3.7}, wrappers=("mine:Shift: {by: 2}",)).modules
     ('Pendulum-v1', 'mine:Shift')
@@ -83,9 +83,9 @@ class EnvConfig:
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """Names that make Python import a module when copies are made; see `preferl.trust`.
+        """Names whose modules are imported when copies are made; see `preferl.trust`.
 
-        Environments such as shimmy's make another one, which their argument `env_id` names.
+        The argument `env_id` counts, too: environments such as shimmy's make the one it names.
         """
         names = [self.env, self.env_kwargs.get("env_id")]
         for wrapper in self.wrappers:
@@ -134,7 +134,7 @@ def wrapper_parts(wrapper: WrapperSource) -> tuple[EnvSource, Mapping[str, Any]]
 
 
 def _parts_of(config: EnvConfig) -> dict[str, Any]:
-    """Return the fields that describe an environment that was made; none for other sources.
+    """Return fields of `EnvConfig` in place of an environment object; none for other sources.
 
     An environment that `gymnasium.make` made knows its id, its arguments and those of wrappers.
     """
@@ -171,8 +171,8 @@ def _spec_of(env: Any) -> Any:
     )
     if hasattr(env, "num_envs"):
         raise ConfigError(
-            f"{problem}, which is several. Pass what makes one of them; `environments` and "
-            "`vec_env` make several."
+            f"{problem}, which is several. Pass a class or function that makes one of them; "
+            "`environments` and `vec_env` make copies of it."
         )
     spec = getattr(env, "spec", None)
     if spec is None:

@@ -38,8 +38,8 @@ def make_configured(config: EnvConfig, inside: Inside = None, **options: Any) ->
     or function that takes no `render_mode` is called without.
 
     Raises:
-        ConfigError: no such environment or wrapper, arguments that it does not take, or something
-            else than an environment of gymnasium.
+        ConfigError: there is no such environment or wrapper, it does not take the arguments, or it
+            is no environment of gymnasium.
         MissingExtraError: the package that has it is not installed.
 
     >>> make_configured(EnvConfig("Pendulum-v1", {"g": 3.7}, max_episode_steps=9)).unwrapped.g
@@ -57,16 +57,18 @@ def make_configured(config: EnvConfig, inside: Inside = None, **options: Any) ->
         raise ConfigError("env: expected the environment of the run, got none.")
     env = env if inside is None else inside(env)
     for wrapper in config.wrappers:
-        named, arguments = wrapper_parts(wrapper)
-        env = made_by(_wrapper(named), f"wrapper {name_of(named)}", arguments, env)
+        source_of_wrapper, arguments = wrapper_parts(wrapper)
+        env = made_by(
+            _wrapper(source_of_wrapper), f"wrapper {name_of(source_of_wrapper)}", arguments, env
+        )
     return env
 
 
 def make_env(env: EnvSource, **options: Any) -> Environment:
     """Make an environment from an id, class or function with `options`."""
     if isinstance(env, partial):  # by `env_factory`, or a partial function of the caller's own
-        made: Environment = env(**options)
-        return made
+        environment: Environment = env(**options)
+        return environment
     return make_configured(EnvConfig(env), **options)
 
 
@@ -82,13 +84,13 @@ def draws(env: EnvSource) -> bool:
 def playing_rate(metadata: Mapping[str, Any], default: int = 30) -> int:
     """Return the whole frames per second, in `RATES`, nearest to the metadata's `render_fps`.
 
-    `RATES` bounds it, so that clips of very long or very short steps can be played, too.
+    `RATES` limits it, so that clips of very long or very short steps can be played, too.
 
     >>> playing_rate({"render_fps": 0.5}), playing_rate({"render_fps": 500}), playing_rate({})
     (1, 240, 30)
     """
-    given = metadata.get("render_fps")
-    rate = float(given) if isinstance(given, Real) else 0.0
+    render_fps = metadata.get("render_fps")
+    rate = float(render_fps) if isinstance(render_fps, Real) else 0.0
     if not rate > 0:  # none, or NaN
         return default
     return round(min(max(rate, RATES[0]), RATES[1]))
@@ -99,10 +101,10 @@ def _wrapper(source: EnvSource) -> Callable[..., Any]:
     if not isinstance(source, str):
         return source
     module = source.partition(":")[0]
-    found = callable_as(gymnasium.Wrapper, named_object(source, "wrappers"), module)
-    if found is None:
+    wrapper = callable_as(gymnasium.Wrapper, named_object(source, "wrappers"), module)
+    if wrapper is None:
         raise ConfigError(
             "wrappers: expected a wrapper of gymnasium, or a class or function of a module of "
             f"yours, got {source}."
         )
-    return found
+    return wrapper

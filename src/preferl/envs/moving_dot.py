@@ -17,7 +17,7 @@ MOVES: Final = np.array([[0, 0], [-1, 0], [1, 0], [0, -1], [0, 1]])
 """Stay, up, down, left, right, in rows and columns."""
 
 SHOWN: Final = 168
-"""Least pixels on a side of the pictures that people see."""
+"""Fewest pixels on a side of the pictures that people see."""
 
 
 @final
@@ -25,8 +25,8 @@ class MovingDot(gymnasium.Env[Array, Any]):
     """A white dot on black, moved by five actions: stay, up, down, left and right.
 
     The reward is minus the dot's distance from the middle before it moves, as a share of the
-    picture's width. It is thus visible in the observation alone. All episodes have the same
-    length, so that their ends carry no information.
+    picture's width. So the observation alone shows it. All episodes have the same length, so that
+    their ends carry no information.
 
     Args:
         size: pixels on a side, at least 8.

@@ -175,9 +175,9 @@ class Evaluator:
             )
 
 
-def often(every: int | None, steps: int) -> int:
-    """Return the steps between two evaluations: `every`, or enough for `EVALUATIONS` in all."""
-    return max(1, steps // EVALUATIONS) if every is None else every
+def evaluation_interval(eval_every: int | None, steps: int) -> int:
+    """Return the steps between two evaluations: `eval_every`, or by `EVALUATIONS` in all."""
+    return max(1, steps // EVALUATIONS) if eval_every is None else eval_every
 
 
 def in_step(runs: Iterable[Sequence[Evaluation]]) -> list[tuple[Evaluation, ...]]:

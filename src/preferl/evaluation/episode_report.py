@@ -1,4 +1,4 @@
-"""Which episodes deserve a look, by a learned reward: the worst, and where they went wrong."""
+"""A report on episodes by a learned reward: the worst ones, and where they went wrong."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -27,11 +27,11 @@ from preferl.statistics import t_quantile
 from preferl.training.reward_function import RewardFunction
 from preferl.video import encode
 
-SHOWN: Final = 6
-"""Episodes of which a report shows a clip, of the worst and of those that people see otherwise."""
+CLIPS_SHOWN: Final = 6
+"""Clips in each section of a report: of the worst episodes, and of disputed ones."""
 
 Frames = Callable[[int, int, int], Array]
-"""Maps an episode, and the first step and the step after the last of a part, to its pictures."""
+"""Maps an episode's number, a first step and the step after the last one to pictures."""
 
 
 @final
@@ -45,9 +45,9 @@ class EpisodeScores:
         lengths: `[K]` steps of each episode.
         returns: `[E, K]` each member's predicted return.
         worst: `[K]` step at which the part with the least predicted return begins.
-        part: `[K]` steps of that part.
-        answers: `[K]` decided answers about clips of each episode.
-        contradicted: `[K]` those of them that preferred what the reward does not.
+        part: `[K]` number of steps of that part.
+        answers: `[K]` number of decided answers about clips of each episode.
+        contradicted: `[K]` number of these answers that contradict the reward.
     """
 
     rewards: FloatArray
@@ -101,7 +101,7 @@ def score_episodes(
     Args:
         reward: the learned reward.
         episodes: whole episodes.
-        part: steps of the part with the least return that is looked for in each episode.
+        part: length in steps of the worst part to find in each episode.
         comparisons: people's answers about clips of these episodes, whose `origin` is known.
 
     Raises:
@@ -113,27 +113,27 @@ def score_episodes(
     if reward.scaler is not None:
         rewards = reward.scaler(rewards)
     lengths = episodes.lengths
-    parts = np.minimum(part, lengths)
+    part_lengths = np.minimum(part, lengths)
     total = np.concatenate([[0.0], np.cumsum(rewards.mean(axis=0), dtype=np.float64)])
     row = np.arange(episodes.steps)
-    end = row + np.repeat(parts, lengths)
+    end = row + np.repeat(part_lengths, lengths)
     inside = end <= np.repeat(episodes.ends, lengths)
-    gains = np.where(inside, total[np.minimum(end, episodes.steps)] - total[row], np.inf)
-    order = np.lexsort((gains, np.repeat(np.arange(len(lengths)), lengths)))
-    answers, contradicted = _counted(reward, comparisons, len(lengths))
+    part_returns = np.where(inside, total[np.minimum(end, episodes.steps)] - total[row], np.inf)
+    order = np.lexsort((part_returns, np.repeat(np.arange(len(lengths)), lengths)))
+    answers, contradicted = _answer_counts(reward, comparisons, len(lengths))
     return EpisodeScores(
         rewards=rewards,
         starts=episodes.starts,
         lengths=lengths,
         returns=np.add.reduceat(rewards, episodes.starts, axis=1, dtype=np.float64),
         worst=order[episodes.starts] - episodes.starts,
-        part=parts,
+        part=part_lengths,
         answers=answers,
         contradicted=contradicted,
     )
 
 
-def _counted(
+def _answer_counts(
     reward: RewardFunction, comparisons: Comparisons | None, episodes: int
 ) -> tuple[IntArray, IntArray]:
     """`[K]` decided answers about each episode, and those that contradict the reward."""
@@ -161,7 +161,7 @@ def _counted(
 def episode_rows(
     scores: EpisodeScores, numbers: Sequence[int] | IntArray, tasks: Sequence[str], fps: float
 ) -> list[tuple[str, ...]]:
-    """Return a row of text for each of these episodes; its heads are `COLUMNS`.
+    """Return a row of text for each of these episodes, with the columns `COLUMNS`.
 
     `fps` are steps per second. The last cell counts the answers that contradict the reward.
     """
@@ -169,12 +169,14 @@ def episode_rows(
     rows: list[tuple[str, ...]] = []
     for k in map(int, numbers):
         mean = scores.mean[k]
-        ends = MISSING if half is None else f"{number(mean - half[k])} to {number(mean + half[k])}"
-        begin = scores.worst[k]
-        place = f"{begin / fps:.1f}–{(begin + scores.part[k]) / fps:.1f}"
+        interval = (
+            MISSING if half is None else f"{number(mean - half[k])} to {number(mean + half[k])}"
+        )
+        first_step = scores.worst[k]
+        seconds_range = f"{first_step / fps:.1f}–{(first_step + scores.part[k]) / fps:.1f}"
         answers = f"{scores.contradicted[k]} of {scores.answers[k]}"
         seconds = f"{scores.lengths[k] / fps:.1f}"
-        rows.append((f"{k}", tasks[k], seconds, number(mean), ends, place, answers))
+        rows.append((f"{k}", tasks[k], seconds, number(mean), interval, seconds_range, answers))
     return rows
 
 
@@ -195,18 +197,18 @@ def episode_page(
     """Build the report on episodes: all of them in a table, and the worst parts as clips.
 
     Args:
-        title: of the report.
+        title: title of the report.
         scores: what the reward predicts.
-        tasks: `K` texts of what was to be done.
+        tasks: `K` descriptions of the task of each episode.
         fps: steps per second.
         frames: draws parts of episodes; without it there are no clips.
         details: settings, folded away at the end.
     """
     order = scores.worst_first
-    shown = {"The worst episodes": order, "People and reward disagree": scores.disputed}
+    sections_by_title = {"The worst episodes": order, "People and reward disagree": scores.disputed}
     sections = [
-        Section(name, (_WORDS[name],), **_drawn(scores, numbers[:SHOWN], tasks, fps, frames))
-        for name, numbers in shown.items()
+        Section(name, (_WORDS[name],), **_drawn(scores, numbers[:CLIPS_SHOWN], tasks, fps, frames))
+        for name, numbers in sections_by_title.items()
         if len(numbers)
     ]
     rows = tuple(episode_rows(scores, order, tasks, fps))
@@ -253,14 +255,14 @@ def _drawn(
     clips = []
     figures = []
     for k in numbers.tolist():
-        begin = int(scores.worst[k])
-        end = begin + int(scores.part[k])
-        name = f"Episode {k}: {begin / fps:.1f} to {end / fps:.1f} s"
+        first_step = int(scores.worst[k])
+        end = first_step + int(scores.part[k])
+        name = f"Episode {k}: {first_step / fps:.1f} to {end / fps:.1f} s"
         if frames is not None:
-            mp4 = encode(frames(k, begin, end), max(1, round(fps)))
-            clips.append(Video(mp4, name, f"{tasks[k]}, steps {begin} to {end - 1}", tasks[k]))
+            mp4 = encode(frames(k, first_step, end), max(1, round(fps)))
+            clips.append(Video(mp4, name, f"{tasks[k]}, steps {first_step} to {end - 1}", tasks[k]))
         steps = slice(scores.starts[k], scores.starts[k] + scores.lengths[k])
         svg = plots.reward_over_clip(scores.rewards[:, steps])
-        alt = f"Predicted reward of each step of episode {k}, least from step {begin} to {end - 1}."
+        alt = f"Predicted reward of episode {k}, least from step {first_step} to {end - 1}."
         figures.append(Figure(svg, alt, f"Episode {k}: predicted reward of each step", half=True))
     return {"clips": tuple(clips), "figures": tuple(figures)}

@@ -18,7 +18,7 @@ from preferl.shapes import Array, map_observations
 logger = get_logger(__name__)
 
 MOST_STEPS = 500
-"""Steps after which a filmed episode is cut off: nobody watches longer ones, and reports grow."""
+"""Steps after which a filmed episode is cut off, since nobody watches longer ones in a report."""
 
 
 class FilmedEpisode(NamedTuple):
@@ -46,7 +46,7 @@ def film(
     Args:
         policy: anything with stable-baselines3's `predict`.
         env: the id of an environment, or a function that takes `render_mode`.
-        seed: of the first episode; each later one adds 1.
+        seed: seed of the first episode; each later one adds 1.
         steps: how many steps are filmed.
         every: keep every `every`-th frame; the clip then plays at `frame_rate(env) / every`.
         deterministic: whether the policy acts without exploring.
@@ -68,8 +68,10 @@ def film(
         for step in range(steps):
             if step % every == 0:
                 frame: Any = stage.render()
-                drawn = isinstance(frame, np.ndarray) and frame.ndim == 3 and frame.shape[-1] == 3
-                if not drawn:
+                is_picture = (
+                    isinstance(frame, np.ndarray) and frame.ndim == 3 and frame.shape[-1] == 3
+                )
+                if not is_picture:
                     raise ConfigError(
                         "what the environment renders: expected a picture [height, width, 3], "
                         f"got {type(frame).__name__}. Film an environment that supports "
@@ -115,17 +117,19 @@ def _episode(policy: Policy, envs: SeededEpisodes) -> Episodes:
     acting = rollout(policy, envs, deterministic=True)
     while not steps or not steps[-1].dones[0]:
         steps.append(next(acting))
-    seen = [step.observations for step in steps]
-    last = steps[-1].infos[0]
+    observations = [step.observations for step in steps]
+    last_info = steps[-1].infos[0]
     terminated = np.zeros(len(steps), bool)
-    terminated[-1] = not last["TimeLimit.truncated"]
+    terminated[-1] = not last_info["TimeLimit.truncated"]
     return Episodes(
-        observations=map_observations(lambda *rows: np.concatenate(rows), *seen),
+        observations=map_observations(lambda *rows: np.concatenate(rows), *observations),
         actions=np.concatenate([step.actions for step in steps]),
         rewards=np.concatenate([step.rewards for step in steps]),
         terminated=terminated,
         final_observations=map_observations(
-            lambda a, b: np.asarray(b, a.dtype)[None], seen[0], last["terminal_observation"]
+            lambda a, b: np.asarray(b, a.dtype)[None],
+            observations[0],
+            last_info["terminal_observation"],
         ),
         lengths=np.array([len(steps)]),
     )

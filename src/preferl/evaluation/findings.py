@@ -1,4 +1,4 @@
-"""Find in a run's numbers what is probably wrong, why it matters, and what to try."""
+"""Findings about a run's numbers: what is probably wrong, why it matters, and what to try."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -13,28 +13,28 @@ from preferl.shapes import Array, FloatArray, IntArray, leaves
 from preferl.statistics import share_in_words, wilson_interval
 
 LEAST_DECIDED: Final = 60
-"""Decided unseen answers before an accuracy counts as chance: the interval of 60 has 25 points."""
+"""Fewest decided unseen answers for a finding; the interval of 60 is 25 percentage points wide."""
 
 ACCURATE: Final = 0.85
 """Accuracy above which a reward counts as right about most clips."""
 
 NOISY: Final = 0.3
-"""Fitted noise above which answers count as noisy: 15 % of them are wrong then."""
+"""Fitted label noise above which answers count as noisy; half of the random ones are wrong."""
 
 CONTRADICTED: Final = 0.25
-"""Share of pairs answered both ways that counts as high: that noise contradicts as many."""
+"""Share of pairs answered both ways above which it counts as high: noise of 0.3 gives as many."""
 
 UNSURE: Final = 0.6
 """Entropy of predicted preferences in nats: 0.69 is guessing, 0.6 a probability of 70 %."""
 
 LEAST_ANSWERS: Final = 20
-"""Answers before the share of ties counts."""
+"""Fewest answers for a finding about ties."""
 
 AGREED: Final = 0.3
-"""Deviation of members' log-odds below which they agree: 7 points of probability at most."""
+"""Deviation of members' log-odds below which they agree: at most 0.07 in probability."""
 
 LEAST_EVALUATIONS: Final = 4
-"""Evaluations before a flat curve counts."""
+"""Fewest evaluations for a finding about a flat curve."""
 
 
 class Course(NamedTuple):
@@ -47,7 +47,7 @@ class Course(NamedTuple):
         decided: number of these answers.
         true_return: mean environment return of an evaluation in the iteration.
         low, high: the ends of the return's 95 % interval.
-        noise: share of random answers, fitted to answers that the reward's fit did not see.
+        noise: label noise, fitted to answers that the reward was not trained on.
         query_entropy, query_deviation: uncertainty about new queries, see `IterationReport`.
         ties: share of ties among the answers; NaN also in an iteration without queries.
         contradicted: share of the pairs with several answers that were answered both ways.
@@ -71,15 +71,15 @@ class Course(NamedTuple):
 
 def findings(course: Course) -> tuple[Finding, ...]:
     """List the findings about a run by its newest numbers; empty if nothing seems wrong."""
-    looks = (look(course) for look in LOOKS)
-    return tuple(finding for finding in looks if finding is not None)
+    found = (find_one(course) for find_one in FINDERS)
+    return tuple(finding for finding in found if finding is not None)
 
 
 def ties_and_contradictions(comparisons: Comparisons | None) -> tuple[float, float]:
     """Return the share of ties among answers, and of pairs answered both ways among repeated ones.
 
-    Two pairs are the same if they compare clips of the same steps, in either order, since feedback
-    keeps a clip once for each round that shows it. A share of nothing is NaN.
+    Two pairs are the same if they compare clips with the same steps, in either order; feedback may
+    hold a clip several times. A share of no pairs is NaN.
 
     >>> from preferl.data.segments import Segments
     >>> steps = np.arange(2.0)[:, None]
@@ -95,14 +95,16 @@ def ties_and_contradictions(comparisons: Comparisons | None) -> tuple[float, flo
     preference = comparisons.preference
     ties = float((preference[comparisons.answered] == 0.5).mean())
     pairs = _clip_numbers(comparisons.segments)[comparisons.pairs[decided]]
-    first = preference[decided] > 0.5
+    first_won = preference[decided] > 0.5
     of_pair = np.unique(np.sort(pairs, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
-    lower = (pairs[:, 0] < pairs[:, 1]) == first  # whether the clip with the lower number won
+    lower_won = (
+        pairs[:, 0] < pairs[:, 1]
+    ) == first_won  # whether the clip with the lower number won
     count = np.bincount(of_pair)
-    for_lower = np.bincount(of_pair, lower)
-    several = count > 1
-    both = several & (for_lower > 0) & (for_lower < count)
-    return ties, float(both.sum() / several.sum()) if several.any() else np.nan
+    for_lower = np.bincount(of_pair, lower_won)
+    is_repeated = count > 1
+    is_contradicted = is_repeated & (for_lower > 0) & (for_lower < count)
+    return ties, float(is_contradicted.sum() / is_repeated.sum()) if is_repeated.any() else np.nan
 
 
 def _clip_numbers(segments: Segments) -> IntArray:
@@ -111,11 +113,13 @@ def _clip_numbers(segments: Segments) -> IntArray:
     Observations may be pictures on disk, so they are read only where actions and rewards are equal.
     """
     numbers, count = _numbered(segments, segments.actions, segments.rewards)
-    unsure = np.flatnonzero(count[numbers] > 1)
-    if len(unsure):
-        alike = segments.select(unsure)
-        more, _ = _numbered(alike, alike.actions, alike.rewards, *leaves(alike.observations))
-        numbers[unsure] = len(count) + more
+    undecided = np.flatnonzero(count[numbers] > 1)
+    if len(undecided):
+        similar = segments.select(undecided)
+        numbers_within, _ = _numbered(
+            similar, similar.actions, similar.rewards, *leaves(similar.observations)
+        )
+        numbers[undecided] = len(count) + numbers_within
     return numbers
 
 
@@ -126,12 +130,12 @@ def _numbered(segments: Segments, *columns: Array) -> tuple[IntArray, IntArray]:
 
 
 def _at_chance(course: Course) -> Finding | None:
-    fitted = np.flatnonzero(~np.isnan(course.accuracy + course.decided))
-    if len(fitted) < 2:
+    fits = np.flatnonzero(~np.isnan(course.accuracy + course.decided))
+    if len(fits) < 2:
         return None
-    share = float(course.accuracy[fitted[-1]])
-    decided = int(course.decided[fitted[-1]])
-    # An undecided reward is half right.
+    share = float(course.accuracy[fits[-1]])
+    decided = int(course.decided[fits[-1]])
+    # A reward that predicts 0.5 counts as half right.
     low, high = interval = wilson_interval(round(2 * share * decided) / 2, decided)
     if decided < LEAST_DECIDED or not low <= 0.5 <= high:
         return None
@@ -164,14 +168,14 @@ def _parting(course: Course) -> Finding | None:
     fell &= (high[2:] < low[:-2]) & (returns[-1] < low[:-2])
     if not fell.any():
         return None
-    before = int(fell.argmax())
+    peak = int(fell.argmax())
     return Finding(
         "parting",
-        f"The true return fell from {_number(returns[before])} at {steps[before]:,.0f} steps to "
-        f"{_number(returns[before + 2])} at {steps[before + 2]:,.0f} steps, and is "
+        f"The true return fell from {_number(returns[peak])} at {steps[peak]:,.0f} steps to "
+        f"{_number(returns[peak + 2])} at {steps[peak + 2]:,.0f} steps, and is "
         f"{_number(returns[-1])} now, while the reward predicts "
         f"{100 * _last(course.accuracy):.0f} % of unseen answers. The agent earns learned reward "
-        "by something that the answers do not mean, or that none of them was about.",
+        "by behaviour that people would not prefer, or that no answer was about.",
         (
             "watch the clips: the agent may exploit an error of the reward, or answers may be "
             "reversed",
@@ -186,11 +190,14 @@ def _parting(course: Course) -> Finding | None:
 def _exhausted(course: Course) -> Finding | None:
     if not len(course.steps) or np.isnan(course.answers[-1]):
         return None
-    came = np.flatnonzero(np.diff(course.answers, prepend=0) > 0)
-    since = float(course.steps[came[-1]]) if len(came) else 0.0
-    # A run that plans no more queries has ended its answers on purpose.
-    asked = not len(came) or not np.isnan(course.ties[came[-1] + 1 :]).all()
-    if not asked or 3 * (course.steps[-1] - since) < course.total:
+    rounds_with_answers = np.flatnonzero(np.diff(course.answers, prepend=0) > 0)
+    since = float(course.steps[rounds_with_answers[-1]]) if len(rounds_with_answers) else 0.0
+    # A run that has asked all of its queries is no finding.
+    had_queries = (
+        not len(rounds_with_answers)
+        or not np.isnan(course.ties[rounds_with_answers[-1] + 1 :]).all()
+    )
+    if not had_queries or 3 * (course.steps[-1] - since) < course.total:
         return None
     return Finding(
         "exhausted",
@@ -211,18 +218,18 @@ def _exhausted(course: Course) -> Finding | None:
 def _contradictory(course: Course) -> Finding | None:
     noise = _last(course.noise)
     contradicted = _last(course.contradicted)
-    seen = []
+    evidence = []
     if noise > NOISY:
-        seen.append(f"the fit takes {100 * noise:.0f} % of the answers to be random")
+        evidence.append(f"the fit takes {100 * noise:.0f} % of the answers to be random")
     if contradicted > CONTRADICTED:
-        seen.append(
+        evidence.append(
             f"{100 * contradicted:.0f} % of the pairs with several answers were answered both ways"
         )
-    if not seen:
+    if not evidence:
         return None
     return Finding(
         "contradictory",
-        f"Answers contradict one another: {', and '.join(seen)}. The reward then needs several "
+        f"Answers contradict one another: {', and '.join(evidence)}. The reward then needs several "
         "times as many answers for the same accuracy.",
         (
             "read the question again: it may be understood in two ways",
@@ -238,17 +245,21 @@ def _too_alike(course: Course) -> Finding | None:
         _last(column) for column in (course.query_entropy, course.noise, course.ties)
     )
     if ties > 0.5 and not _last(course.answers) < LEAST_ANSWERS:
-        seen = f"{100 * ties:.0f} % of the answers are ties"
+        evidence = f"{100 * ties:.0f} % of the answers are ties"
     elif entropy > UNSURE and noise > NOISY:
-        seen = f"predicted preferences of new queries have an entropy of {entropy:.2f} nats, where "
-        seen += f"guessing has 0.69, and the fit takes {100 * noise:.0f} % of the answers to be "
-        seen += "random"
+        evidence = (
+            f"predicted preferences of new queries have an entropy of {entropy:.2f} nats, where "
+        )
+        evidence += (
+            f"guessing has 0.69, and the fit takes {100 * noise:.0f} % of the answers to be "
+        )
+        evidence += "random"
     else:
         return None
     return Finding(
         "too_alike",
-        f"The clips of a pair differ too little to prefer one: {seen}. Such answers hardly teach "
-        "the reward anything.",
+        f"The clips of a pair differ too little to prefer one: {evidence}. Such answers hardly "
+        "teach the reward anything.",
         (
             "show longer clips (segment_length)",
             "compare clips of more different behaviour: more exploration (exploration_fraction, "
@@ -261,10 +272,9 @@ def _too_alike(course: Course) -> Finding | None:
 def _stuck(course: Course) -> Finding | None:
     """Find an agent that never improved on its first evaluation.
 
-    An agent that improves and then stalls is not found. Its numbers look like those of an agent
-    that has converged: flat evaluations, and members that agree. Learned rewards would not tell the
-    two apart, either. Most clips of a good agent are worse than its best one, too, and an agent
-    that stalls may never have seen anything better.
+    An agent that improves and then stalls is not found, since its numbers are those of an agent
+    that has converged: flat evaluations, and members that agree. Learned rewards do not tell the
+    two apart either: an agent that stalls may never have seen anything better.
     """
     evaluated = ~np.isnan(course.true_return)
     returns, low, high = (c[evaluated] for c in (course.true_return, course.low, course.high))
@@ -289,7 +299,7 @@ def _stuck(course: Course) -> Finding | None:
     )
 
 
-LOOKS: Final[tuple[Callable[[Course], Finding | None], ...]] = (
+FINDERS: Final[tuple[Callable[[Course], Finding | None], ...]] = (
     *(_at_chance, _parting, _exhausted),
     *(_contradictory, _too_alike, _stuck),
 )
@@ -297,15 +307,15 @@ LOOKS: Final[tuple[Callable[[Course], Finding | None], ...]] = (
 
 
 def _carried(column: FloatArray) -> FloatArray:
-    """Return the `[I]` newest known values at or before each iteration; NaN before the first."""
+    """Return `[I]`, the column with each NaN replaced by the last number before it, if any."""
     rows = np.maximum.accumulate(np.where(np.isnan(column), 0, np.arange(len(column))))
     return np.asarray(column[rows])
 
 
 def _last(column: FloatArray) -> float:
     """Return the newest known value; NaN if there is none."""
-    known = column[~np.isnan(column)]
-    return float(known[-1]) if len(known) else np.nan
+    numbers = column[~np.isnan(column)]
+    return float(numbers[-1]) if len(numbers) else np.nan
 
 
 def _number(value: float) -> str:

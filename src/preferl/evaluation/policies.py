@@ -35,7 +35,7 @@ class Policy(Protocol):
 
 @runtime_checkable
 class ReturnConditionedPolicy(Policy, Protocol):
-    """A policy that acts by the rewards it has had so far, as a Decision Transformer does."""
+    """A policy that acts by the rewards so far of its episode, as a Decision Transformer does."""
 
     def earned(self, state: Any, rewards: FloatArray) -> None:
         """Take in, between two calls of `predict`, the rewards `[V]` of the last actions."""
@@ -142,18 +142,18 @@ def on_raw_observations(policy: Policy) -> Policy:
         raise SpaceError(
             "policy: expected a stable-baselines3 algorithm, such as `agent`, got its network, "
             f"`agent.policy` ({type(policy).__name__}), which does not know whether it learned "
-            "from observations that VecNormalize had normalised. Pass `agent`. Of a network "
-            "without an algorithm, pass `preferl.evaluation.policies.NormalisedPolicy(network, "
-            "normaliser)`, or, if it saw observations as they are, an object with its `predict`: "
-            "`types.SimpleNamespace(predict=network.predict)`."
+            "from observations that VecNormalize had normalised. Pass `agent`. If you have only "
+            "the network, pass `preferl.evaluation.policies.NormalisedPolicy(network, "
+            "normaliser)`, or, if its observations were not normalised, an object with its "
+            "`predict`: `types.SimpleNamespace(predict=network.predict)`."
         )
     if not isinstance(policy, HasNormaliser):
         return policy
     normaliser = policy.get_vec_normalize_env()
     if normaliser is None and learned_normalised(policy):
         raise SpaceError(
-            "policy: expected an algorithm with the VecNormalize that it learned in, got one that "
-            "was loaded or set up without it. Load it with its statistics: "
+            "policy: expected an algorithm with the VecNormalize that it learned with, got one "
+            "that was loaded or set up without it. Load it with its statistics: "
             '`PPO.load(path, env=VecNormalize.load("vecnormalize.pkl", venv))`.'
         )
     if normaliser is None or not normaliser.norm_obs:
@@ -170,18 +170,18 @@ def on_raw_observations(policy: Policy) -> Policy:
 
 
 def learned_normalised(policy: Policy) -> bool:
-    """Whether an algorithm of stable-baselines3 is known to have learned in a `VecNormalize`.
+    """Whether an algorithm of stable-baselines3 is known to have learned with a `VecNormalize`.
 
-    Only on-policy algorithms tell: they keep and save a raw observation if they have a
+    Only on-policy algorithms show it: they keep and save a raw observation if they have a
     `VecNormalize`. Off-policy algorithms always keep one.
     """
     return isinstance(policy, KeepsOriginal) and policy._last_original_obs is not None
 
 
 def threads_of(policy: Policy) -> Callable[[], AbstractContextManager[None]]:
-    """Return a function that makes blocks with as many threads as suit a policy's network.
+    """Return a function whose blocks use as many threads as suit a policy's network.
 
-    The blocks change nothing for a policy without a torch network, or whose network is not found.
+    For a policy without a torch network, or whose network is not found, they change nothing.
     """
     network: Any = policy
     if isinstance(network, NormalisedPolicy):

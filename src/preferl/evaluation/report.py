@@ -12,7 +12,7 @@ from jinja2 import Environment, StrictUndefined
 from preferl.errors import DataError
 from preferl.files import write_text
 
-Thing = TypeVar("Thing")
+RowSource = TypeVar("RowSource")
 
 MISSING: Final = "–"  # in place of a number that is not known
 
@@ -61,25 +61,27 @@ class ReportTable:
         cls,
         caption: str,
         head: str,
-        things: Mapping[str, Thing],
-        cells: Mapping[str, Callable[[Thing], str]],
+        rows_by_name: Mapping[str, RowSource],
+        cells: Mapping[str, Callable[[RowSource], str]],
         emphasis: int | None = None,
     ) -> Self:
-        """Return a table with a row for each of `things` by name.
+        """Return a table with a row for each of `rows_by_name` by name.
 
-        `head` is that of the column of names; `cells` maps the other heads to what formats a cell.
+        `head` heads the column of names; `cells` maps each other head to its cells' formatter.
 
         >>> ReportTable.of("Lengths", "word", {"a": "abc"}, {"letters": lambda w: f"{len(w)}"}).rows
         (('a', '3'),)
         """
-        rows = tuple((name, *(cell(t) for cell in cells.values())) for name, t in things.items())
+        rows = tuple(
+            (name, *(cell(t) for cell in cells.values())) for name, t in rows_by_name.items()
+        )
         return cls(caption, (head, *cells), rows, emphasis)
 
 
 @final
 @dataclass(frozen=True)
 class Figure:
-    """A drawing, with its message in words (`alt`); two `half` ones share a row.
+    """A drawing, with its message in words (`alt`); two figures with `half` share a row.
 
     The report includes `svg` unescaped, so it must come from `preferl.evaluation.plots` or another
     trusted source.
@@ -141,8 +143,8 @@ class Section:
 class Report:
     """The whole report: title, one or two sentences, three or four facts, and sections.
 
-    A section below whose heading there is nothing is left out. The `details` map names to nested
-    settings, which are folded away at the end.
+    Empty sections are left out. The `details` map names to nested settings, which are folded away
+    at the end.
     """
 
     title: str
@@ -152,8 +154,8 @@ class Report:
     details: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        shown = tuple(section for section in self.sections if not section.is_empty)
-        object.__setattr__(self, "sections", shown)
+        filled_sections = tuple(section for section in self.sections if not section.is_empty)
+        object.__setattr__(self, "sections", filled_sections)
 
 
 def number(value: float, digits: int | None = None) -> str:

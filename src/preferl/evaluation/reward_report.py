@@ -175,18 +175,18 @@ def evaluate_reward(
     reward = as_reward(reward)
     likelihood = likelihood_of(reward) if likelihood is None else likelihood
     first, second = _log_probabilities(reward, comparisons, likelihood)
-    counted = comparisons.answered & comparisons.decided.any()
-    target = comparisons.preference[counted]
-    losses = -(target * first[counted] + (1 - target) * second[counted])
+    is_counted = comparisons.answered & comparisons.decided.any()
+    target = comparisons.preference[is_counted]
+    losses = -(target * first[is_counted] + (1 - target) * second[is_counted])
     decided = int(comparisons.decided.sum())
     accuracy = _accuracy(first - second, comparisons)
     against = _against_truth(reward, episodes, true_reward, discount, seed)
     if not decided:
         against["notes"] += ("accuracy, log loss and calibration: no answer is decided.",)
-    if seen := int(seen_pairs(reward, comparisons).sum()):
+    if fitted_count := int(seen_pairs(reward, comparisons).sum()):
         against["notes"] += (
-            f"The reward was fitted to {seen:,} of these {len(comparisons):,} pairs: its accuracy "
-            "on others may be lower.",
+            f"The reward was fitted to {fitted_count:,} of these {len(comparisons):,} pairs: its "
+            "accuracy on others may be lower.",
         )
     return RewardReport(
         accuracy=accuracy,
@@ -195,9 +195,9 @@ def evaluate_reward(
         declined=int((~comparisons.answered).sum()),
         interval=wilson_interval((accuracy or 0.0) * decided, decided),
         log_loss=float(losses.mean()) if len(losses) else None,
-        calibration=calibration(np.exp(first[counted]), target, bins=bins),
+        calibration=calibration(np.exp(first[is_counted]), target, bins=bins),
         likelihood=likelihood,
-        seen=seen,
+        seen=fitted_count,
         **against,
     )
 
@@ -210,8 +210,8 @@ def _accuracy(lead: FloatArray, comparisons: Comparisons) -> float | None:
     if not comparisons.decided.any():
         return None
     lead = np.where(np.abs(lead) < 1e-12, 0, lead)[comparisons.decided]
-    wanted = np.sign(comparisons.preference[comparisons.decided] - 0.5)
-    return float((1 + np.sign(lead) * wanted).mean() / 2)
+    expected_sign = np.sign(comparisons.preference[comparisons.decided] - 0.5)
+    return float((1 + np.sign(lead) * expected_sign).mean() / 2)
 
 
 def seen_pairs(reward: object, comparisons: Comparisons) -> BoolArray:
@@ -219,10 +219,10 @@ def seen_pairs(reward: object, comparisons: Comparisons) -> BoolArray:
 
     A reward that was not fitted here, such as a control, has seen no pair.
     """
-    fitted: IntArray = getattr(reward, "fitted_pairs", np.zeros(0, np.int64))
-    if not len(fitted):
+    fitted_ids: IntArray = getattr(reward, "fitted_pairs", np.zeros(0, np.int64))
+    if not len(fitted_ids):
         return np.zeros(len(comparisons), bool)
-    return np.isin(pair_numbers(comparisons), fitted)
+    return np.isin(pair_numbers(comparisons), fitted_ids)
 
 
 def predicted_preferences(reward: AnyReward, comparisons: Comparisons) -> FloatArray:
@@ -346,10 +346,10 @@ def epic_distance(
     batch = take(episodes.observations, rows), episodes.actions[rows], _following(episodes, rows)
 
     def canonical(reward: TransitionReward) -> FloatArray:
-        now = _expected(reward, batch[0], actions, follow)
+        present_values = _expected(reward, batch[0], actions, follow)
         later = _expected(reward, batch[2], actions, follow)
         rewards = one_per_step(reward(*batch), len(rows))
-        return rewards + discount * later - now
+        return rewards + discount * later - present_values
 
     correlation = pearson(*(canonical(of_transitions(reward)) for reward in (first, second)))
     return math.sqrt(max(0.0, (1 - correlation) / 2)) if correlation == correlation else math.nan
@@ -404,14 +404,14 @@ def _expected(
 ) -> FloatArray:
     """Return `[B]` means of `reward(s, A, S')` over the same draws of `(A, S')` for each state."""
     count = len(leaves(states)[0])
-    draws = len(actions)
+    draw_count = len(actions)
     means = np.empty(count)
-    size = max(1, CHUNK // draws)
-    for begin in range(0, count, size):
-        rows = np.arange(begin, min(begin + size, count))
-        draw = np.tile(np.arange(draws), len(rows))
-        batch = take(states, np.repeat(rows, draws)), actions[draw], take(following, draw)
-        values = one_per_step(reward(*batch), len(draw)).reshape(len(rows), draws)
+    size = max(1, CHUNK // draw_count)
+    for first_row in range(0, count, size):
+        rows = np.arange(first_row, min(first_row + size, count))
+        draw = np.tile(np.arange(draw_count), len(rows))
+        batch = take(states, np.repeat(rows, draw_count)), actions[draw], take(following, draw)
+        values = one_per_step(reward(*batch), len(draw)).reshape(len(rows), draw_count)
         means[rows] = values.mean(1)
     return means
 

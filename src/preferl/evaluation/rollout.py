@@ -1,9 +1,9 @@
 """Rollouts: a policy acts in environments, and the caller iterates over the steps.
 
 Everything that evaluates, films, shows or records a policy takes its steps from `rollout`, so that
-hidden states, beginnings of episodes and rewards reach every kind of policy alike. Environments of
-recorded data have known faults corrected, since the scores of Fu et al. 2020 ("D4RL: Datasets for
-Deep Data-Driven Reinforcement Learning") are meant for the rewards of the original simulators.
+every kind of policy gets its hidden state, episode starts and rewards in the same way. Known faults
+of environments are corrected here, since the scores of Fu et al. 2020 ("D4RL: Datasets for Deep
+Data-Driven Reinforcement Learning") are meant for the rewards of the original simulators.
 """
 
 import warnings
@@ -63,12 +63,12 @@ class Step:
     Attributes:
         observations: `[V, *obs]` that the policy acted on, as the environments gave them.
         actions: `[V, *act]` of the policy.
-        state: of the policy, after it acted; None where it has none.
-        starts: `[V]` where this step is the first of its episode.
+        state: hidden state of the policy after it acted; None if it has none.
+        starts: `[V]` true where this step is the first of its episode.
         episodes: `[V]` numbers of the episodes, in the order in which they began.
-        rewards: `[V]` the environments' own.
-        learned: `[V]` by the learned reward; None without one.
-        dones: `[V]` where the episode ended with this step.
+        rewards: `[V]` the environments' own rewards.
+        learned: `[V]` learned rewards; None without a learned reward.
+        dones: `[V]` true where the episode ended with this step.
         infos: `[V]`; at an episode's end they hold its `terminal_observation`.
         following: `[V, *obs]` next observations; where an episode ended, the first of the next one.
     """
@@ -93,10 +93,10 @@ def rollout(
     reward: AnyReward | None = None,
     observations: Any = None,
 ) -> Iterator[Step]:
-    """Let a policy act, one step of all environments at a time, for as long as steps are taken.
+    """Let a policy act, and yield one step of all environments at a time, without end.
 
-    Each call of `predict` gets the state that the call before returned and the beginnings of
-    episodes. A `ReturnConditionedPolicy` gets the rewards of each step after it.
+    Each call of `predict` gets the state that the last call returned, and the episode starts. A
+    `ReturnConditionedPolicy` gets the rewards of each step after it.
 
     Args:
         policy: anything with stable-baselines3's `predict`; it gets `[V, *obs]`, normalised if it
@@ -106,8 +106,8 @@ def rollout(
         reward: a learned reward, a control, or a plain function of a step. It is computed for each
             step with the episode's history so far. A `ReturnConditionedPolicy` then gets it in
             place of the environment's reward.
-        observations: `[V, *obs]` present observations of environments that were reset before;
-            episodes count from here.
+        observations: present observations `[V, *obs]` of environments that were reset already;
+            their episodes count as beginning here.
 
     Raises:
         SpaceError: the statistics are of other observations than the policy's.
@@ -120,8 +120,8 @@ def rollout(
     """
     policy = on_raw_observations(policy)
     threads = threads_of(policy)
-    seen = envs.reset() if observations is None else observations
-    count = begun = envs.num_envs
+    present = envs.reset() if observations is None else observations
+    count = episode_count = envs.num_envs
     starts = np.ones(count, bool)
     episodes = np.arange(count)
     state = None
@@ -131,22 +131,22 @@ def rollout(
     by_returns = policy if isinstance(policy, ReturnConditionedPolicy) else None
     while True:
         with threads():
-            actions, state = policy.predict(seen, state, starts, deterministic)
+            actions, state = policy.predict(present, state, starts, deterministic)
         following, rewards, dones, infos = envs.step(actions)
         if learned_reward is not None:
             history.forget(starts)
-            learned = np.array(learned_reward(*history.append(seen, actions)))
+            learned = np.array(learned_reward(*history.append(present, actions)))
         if by_returns is not None:
             by_returns.earned(state, rewards if learned is None else learned)
         yield Step(
-            seen, actions, state, starts, episodes, rewards, learned, dones, infos, following
+            present, actions, state, starts, episodes, rewards, learned, dones, infos, following
         )
-        seen = following
+        present = following
         starts = dones
         ended = int(np.count_nonzero(dones))
         episodes = episodes.copy()
-        episodes[dones] = begun + np.arange(ended)
-        begun += ended
+        episodes[dones] = episode_count + np.arange(ended)
+        episode_count += ended
 
 
 @final
@@ -157,9 +157,9 @@ class SeededEpisodes:
     its last observation, with reward 0.
 
     Args:
-        envs: `V` of one kind.
-        seed: of the first episode; each later one adds 1.
-        episodes: how many there are, at least `V`.
+        envs: `V` environments of one kind.
+        seed: seed of the first episode; each later one adds 1.
+        episodes: number of episodes, at least `V`.
         max_steps: steps after which episodes are cut off. None leaves it to the environment, or
             takes `LONGEST` if the environment has no limit, since its episodes might never end.
             Raises: ConfigError: there are no environments, or more environments than episodes.
@@ -183,24 +183,24 @@ class SeededEpisodes:
         self._actions = batch_space(envs[0].action_space, len(envs))
 
     def reset(self) -> Any:
-        """Begin an episode in each; `[V, *obs]` the first observations."""
-        self._seen: list[Any] = [None] * self.num_envs
+        """Begin an episode in each environment; return the first observations `[V, *obs]`."""
+        self._observations: list[Any] = [None] * self.num_envs
         self._lengths = np.zeros(self.num_envs, np.int64)
         self._resting = np.zeros(self.num_envs, bool)
-        self._begun = 0
-        for place in range(self.num_envs):
-            self._begin(place)
+        self._begun_episodes = 0
+        for number in range(self.num_envs):
+            self._begin(number)
         return self._batch()
 
     def step(self, actions: Any) -> tuple[Any, FloatArray, BoolArray, list[dict[str, Any]]]:
-        """Step where an episode is left; return observations, rewards, dones and infos."""
+        """Step running episodes; return observations, rewards, dones and infos."""
         rewards = np.zeros(self.num_envs)
         dones = np.zeros(self.num_envs, bool)
         infos: list[dict[str, Any]] = [{} for _ in self._envs]
-        each = list(iterate(self._actions, actions))
+        action_of = list(iterate(self._actions, actions))
         for v in np.flatnonzero(~self._resting).tolist():
-            seen, reward, terminated, truncated, infos[v] = self._envs[v].step(each[v])
-            self._seen[v] = seen
+            observation, reward, terminated, truncated, infos[v] = self._envs[v].step(action_of[v])
+            self._observations[v] = observation
             rewards[v] = float(reward)
             self._lengths[v] += 1
             dones[v] = terminated or truncated or self._lengths[v] == self._max_steps
@@ -208,21 +208,26 @@ class SeededEpisodes:
                 if not (terminated or truncated) and self._max_steps == LONGEST:
                     # Python shows a warning once, and there are many evaluations of many episodes.
                     warnings.warn(ENDLESS, stacklevel=1)
-                last = {"terminal_observation": seen, "TimeLimit.truncated": not terminated}
-                infos[v] = infos[v] | last
+                end_info = {
+                    "terminal_observation": observation,
+                    "TimeLimit.truncated": not terminated,
+                }
+                infos[v] = infos[v] | end_info
                 self._begin(v)
         return self._batch(), rewards, dones, infos
 
-    def _begin(self, place: int) -> None:
-        self._resting[place] = self._begun >= self._episodes
-        if not self._resting[place]:
-            self._seen[place], _ = self._envs[place].reset(seed=self._seed + self._begun)
-            self._lengths[place] = 0
-        self._begun += 1
+    def _begin(self, number: int) -> None:
+        self._resting[number] = self._begun_episodes >= self._episodes
+        if not self._resting[number]:
+            self._observations[number], _ = self._envs[number].reset(
+                seed=self._seed + self._begun_episodes
+            )
+            self._lengths[number] = 0
+        self._begun_episodes += 1
 
     def _batch(self) -> Any:
         batch: Any = create_empty_array(self._space, self.num_envs)
-        return concatenate(self._space, self._seen, batch)
+        return concatenate(self._space, self._observations, batch)
 
 
 def _has_limit(env: gymnasium.Env[Any, Any]) -> bool:

@@ -30,7 +30,7 @@ from preferl.evaluation.report import (
 from preferl.runs.records import NOT_SETTINGS, RunRecord
 from preferl.runs.summary import Estimate, RunSummary
 
-Named = Mapping[str, RunRecord]
+RunsByName = Mapping[str, RunRecord]
 
 SUBJECT: Final = "environment or data"
 
@@ -52,13 +52,13 @@ def short_names(records: Sequence[RunRecord]) -> dict[str, RunRecord]:
     Raises:
         ConfigError: there are fewer than two runs, or one of them twice.
     """
-    places = [record.path.resolve() for record in records]
-    if not (len(places) > 1 and len(set(places)) == len(places)):
+    paths = [record.path.resolve() for record in records]
+    if not (len(paths) > 1 and len(set(paths)) == len(paths)):
         raise ConfigError(
-            f"runs to compare: expected two or more folders, got {_listed(map(str, places))}."
+            f"runs to compare: expected two or more folders, got {_listed(map(str, paths))}."
         )
-    for count in range(1, max(len(place.parts) for place in places) + 1):
-        names = [str(Path(*place.parts[-count:])) for place in places]
+    for count in range(1, max(len(path.parts) for path in paths) + 1):
+        names = [str(Path(*path.parts[-count:])) for path in paths]
         if len(set(names)) == len(names):
             break
     return dict(zip(names, records, strict=True))
@@ -67,8 +67,8 @@ def short_names(records: Sequence[RunRecord]) -> dict[str, RunRecord]:
 def differing(values: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
     """Return the settings whose values differ between runs, with each run's value as text.
 
-    A setting that some runs lack is listed only if its values differ among the others. The runs
-    that lack it have a part of another kind, and the name of that part is listed already.
+    A setting that some runs lack is listed only if its values differ among the others: the runs
+    that lack it have, for example, another algorithm, whose name is listed already.
 
     >>> differing({"a": {"steps": 10, "seed": 0}, "b": {"steps": 20, "seed": 0, "target": 3}})
     {'steps': ('10', '20')}
@@ -84,19 +84,21 @@ def differing(values: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[str, .
     }
 
 
-def differing_settings(runs: Named) -> dict[str, tuple[str, ...]]:
+def differing_settings(runs: RunsByName) -> dict[str, tuple[str, ...]]:
     """Return the settings that differ between runs, except the paths of their folders."""
     rows = differing({name: run.settings for name, run in runs.items()})
     return {name: row for name, row in rows.items() if name not in NOT_SETTINGS}
 
 
-def cautions(runs: Named) -> list[str]:
+def cautions(runs: RunsByName) -> list[str]:
     """List reasons why scores of runs may differ by more than their settings."""
     cautions = []
     scored = {name: run.summary for name, run in runs.items() if run.summary.score is not None}
-    places = list(dict.fromkeys(f"{run.subject} ({run.unit})" for run in scored.values()))
-    if len(places) > 1:
-        cautions.append(f"Scores compare only within one environment and unit: {_listed(places)}.")
+    subjects = list(dict.fromkeys(f"{run.subject} ({run.unit})" for run in scored.values()))
+    if len(subjects) > 1:
+        cautions.append(
+            f"Scores compare only within one environment and unit: {_listed(subjects)}."
+        )
     for state in ("running", "interrupted", "failed"):
         names = [name for name, run in runs.items() if run.state == state]
         if names:
@@ -111,7 +113,7 @@ def cautions(runs: Named) -> list[str]:
     return cautions
 
 
-def comparison_report(runs: Named) -> Report:
+def comparison_report(runs: RunsByName) -> Report:
     """Return the page about runs by name, ready for `preferl.evaluation.report.write_report`.
 
     If a name is too long for a legend, tables and drawings call the runs by numbers.
@@ -119,17 +121,17 @@ def comparison_report(runs: Named) -> Report:
     lead = f"{_listed(runs)}."
     numbered = {f"run {n}": run for n, run in enumerate(runs.values(), 1)}
     names = tuple(zip(numbered, runs, strict=True))
-    named = Section("Runs", tables=(ReportTable("Names of the runs", ("", ""), names),))
+    names_section = Section("Runs", tables=(ReportTable("Names of the runs", ("", ""), names),))
     is_short = max(map(len, runs)) <= LONGEST_NAME
     runs = runs if is_short else numbered
     settings = differing_settings(runs)
     versions = differing({name: _packages(run.versions) for name, run in runs.items()})
     sections = (
-        *(() if is_short else (named,)),
+        *(() if is_short else (names_section,)),
         _scores(runs),
         _curves(runs),
         _rewards(runs),
-        _beside(runs),
+        _policies(runs),
         Section(
             "Settings that differ",
             () if settings else ("All settings are the same.",),
@@ -158,11 +160,11 @@ def count_text(value: float | None) -> str:
     return MISSING if value is None else f"{value:,.0f}"
 
 
-def _scores(runs: Named) -> Section:
+def _scores(runs: RunsByName) -> Section:
     cells: dict[str, Callable[[RunRecord], str]] = {
         "score": lambda run: number(run.summary.score.mean) if run.summary.score else MISSING,
         "95 % interval": lambda run: interval_text(run.summary.score),
-        "of": lambda run: _counted(run.summary.score),
+        "of": lambda run: _count(run.summary.score),
         "answers": lambda run: count_text(run.summary.answers),
         "steps": lambda run: count_text(run.summary.steps),
         "state": lambda run: run.state,
@@ -172,8 +174,8 @@ def _scores(runs: Named) -> Section:
     return Section("Scores", tuple(cautions(runs)), (table,), figures=tuple(_dots(runs)))
 
 
-def _beside(runs: Named) -> Section:
-    """Return a section with the scores of the policies that each run was compared with."""
+def _policies(runs: RunsByName) -> Section:
+    """Return a section with the scores of the policies that each run evaluated as comparisons."""
     rows = tuple(
         (name, policy, number(score.mean), interval_text(score))
         for name, run in runs.items()
@@ -184,7 +186,7 @@ def _beside(runs: Named) -> Section:
     return Section(title, tables=(ReportTable(title, heads, rows),))
 
 
-def _dots(runs: Named) -> Iterable[Figure]:
+def _dots(runs: RunsByName) -> Iterable[Figure]:
     """Yield a drawing for each environment and unit: the episodes, or the seeds, of each score."""
     groups: dict[tuple[str, str, str], dict[str, Any]] = defaultdict(dict)
     for name, run in runs.items():
@@ -192,10 +194,10 @@ def _dots(runs: Named) -> Iterable[Figure]:
         if score is not None and score.values:
             group = (run.summary.subject, run.summary.unit, score.of)
             groups[group][name] = np.array(score.values)
-    for (subject, unit, of), values in groups.items():
+    for (subject, unit, sample), values in groups.items():
         best = max(values, key=lambda name: float(values[name].mean()))
         means = ", ".join(f"{name} {number(float(row.mean()))}" for name, row in values.items())
-        if of == "episodes":
+        if sample == "episodes":
             drawing = episode_returns(values, emphasis=best)
             dots = "an episode; the upright mark is the mean, the bar its 95 % interval"
         else:
@@ -205,7 +207,7 @@ def _dots(runs: Named) -> Iterable[Figure]:
         yield Figure(drawing, f"{unit.capitalize()} in {subject}. Means: {means}.", caption)
 
 
-def _curves(runs: Named) -> Section:
+def _curves(runs: RunsByName) -> Section:
     """Draw each metric that two or more runs have, with a line for each run."""
     groups: dict[tuple[str, str, str], list[Curve]] = defaultdict(list)
     for name, run in runs.items():
@@ -216,22 +218,22 @@ def _curves(runs: Named) -> Section:
     for (title, unit, x_unit), lines in groups.items():
         if len(lines) < 2:  # the run's own report shows it
             continue
-        ends = {line.label: np.atleast_2d(line.values)[:, -1].mean() for line in lines}
-        last = ", ".join(f"{name} {number(float(end))}" for name, end in ends.items())
+        last_values = {line.label: np.atleast_2d(line.values)[:, -1].mean() for line in lines}
+        last_text = ", ".join(f"{name} {number(float(end))}" for name, end in last_values.items())
         chart = learning_curves(lines, x_label=x_unit, y_label=unit)
         caption = f"{title}."
         if any(len(np.atleast_2d(line.values)) > 1 for line in lines):
             caption += " Thin lines are seeds, the others their means."
         if any(line.interval is not None for line in lines):
             caption += " Bands are 95 % intervals: over seeds, or of one agent over its episodes."
-        figures.append(Figure(chart, f"{title}, over {x_unit}. Last: {last}.", caption))
+        figures.append(Figure(chart, f"{title}, over {x_unit}. Last: {last_text}.", caption))
     return Section("Curves", figures=tuple(figures))
 
 
-def _rewards(runs: Named) -> Section:
+def _rewards(runs: RunsByName) -> Section:
     summaries = {name: run.summary for name, run in runs.items()}
-    judged = {name: run for name, run in summaries.items() if run.accuracy or run.reward}
-    if not judged:
+    evaluated = {name: run for name, run in summaries.items() if run.accuracy or run.reward}
+    if not evaluated:
         return Section("Rewards")
     cells: dict[str, Callable[[RunSummary], str]] = {
         "accuracy": lambda run: percent(run.accuracy.mean if run.accuracy else None, 1),
@@ -239,31 +241,31 @@ def _rewards(runs: Named) -> Section:
         "answers": lambda run: count_text(run.accuracy.count or None if run.accuracy else None),
     }
     for metric, head in REWARD.items():
-        if any(metric in run.reward for run in judged.values()):
+        if any(metric in run.reward for run in evaluated.values()):
             cells[head] = lambda run, metric=metric: decimal(run.reward.get(metric))  # type: ignore[misc]
     shares = {
         name: (run.accuracy.mean, run.accuracy.interval)
-        for name, run in judged.items()
+        for name, run in evaluated.items()
         if run.accuracy is not None and run.accuracy.interval is not None
     }
-    words = ", ".join(f"{name} {percent(share)}" for name, (share, _) in shares.items())
+    accuracies = ", ".join(f"{name} {percent(share)}" for name, (share, _) in shares.items())
     caption = "Answers on the side the reward expects, with 95 % intervals; chance is dashed."
-    alt = f"Accuracy: {words}."
+    alt = f"Accuracy: {accuracies}."
     figures = [Figure(accuracy_bars(shares, alone=True), alt, caption, half=True)] if shares else []
     text = (
         "Each accuracy is on the run's own answers, which its reward was not fitted to; runs that "
         "were asked different queries differ by these, too."
     )
-    table = ReportTable.of("Rewards of the runs", "run", judged, cells)
+    table = ReportTable.of("Rewards of the runs", "run", evaluated, cells)
     return Section("Rewards", (text,), (table,), figures=tuple(figures))
 
 
-def _table(caption: str, runs: Named, rows: Mapping[str, tuple[str, ...]]) -> ReportTable:
+def _table(caption: str, runs: RunsByName, rows: Mapping[str, tuple[str, ...]]) -> ReportTable:
     cells = tuple((name, *row) for name, row in rows.items())
     return ReportTable(f"{caption}, by run", (caption.lower()[:-1], *runs), cells)
 
 
-def _counted(score: Estimate | None) -> str:
+def _count(score: Estimate | None) -> str:
     return MISSING if score is None else f"{score.count} {score.of}"
 
 

@@ -72,23 +72,27 @@ def run_report(
     """
     if taught not in policies:
         raise DataError(f"taught policy: expected one of {list(policies)}, got {taught}.")
-    others = {name: report for name, report in policies.items() if name != taught}
+    other_policies = {name: report for name, report in policies.items() if name != taught}
     knows_success = any(report.success is not None for report in policies.values())
     sections = [findings_section(findings)]
     if has_true_reward or knows_success:
         sections.append(_behaviour(policies, taught, has_true_reward=has_true_reward))
     sections.append(Section("How it behaves", clips=tuple(clips)))
     if curves and has_true_reward:
-        sections.append(_learning(others, curves, curve_episodes))
+        sections.append(_learning(other_policies, curves, curve_episodes))
     rewards = {"learned": reward, **(controls or {})} if has_true_reward else {}
     sections.append(_reward_quality(rewards, left_out, reward_figures))
     sections.append(trust_section(trust or {}))
     success = []
     if policies[taught].success is not None:
-        success.append(_fact("Success", policies[taught], others, form=_success))
+        success.append(_fact("Success", policies[taught], other_policies, form=_success))
     headline = [_accuracy_fact(reward, left_out), *success]
     if has_true_reward:
-        headline = [_fact("Return", policies[taught], others, form=_mean), *success, headline[0]]
+        headline = [
+            _fact("Return", policies[taught], other_policies, form=_mean),
+            *success,
+            headline[0],
+        ]
     return Report(title, lead, (*headline, *facts), tuple(sections), details or {})
 
 
@@ -109,7 +113,7 @@ def fit_page(
     the answers are about, and `unit` what one of the episodes is called.
     """
     best = int(episodes.returns.argmax())
-    shown = FilmedEpisode(episodes[best : best + 1], None, 30)
+    best_episode = FilmedEpisode(episodes[best : best + 1], None, 30)
     unseen = fit.validated_on or "left out"
     figures = [_episode_figure(reward, episodes, best, unit)]
     if fit.pairs:
@@ -136,7 +140,10 @@ def fit_page(
         lead=f"Fitted to {fit.pairs:,} answers about {source}. Left-out accuracy is the share of "
         "decided answers, not learned from, that it predicts.",
         facts=tuple(facts),
-        sections=(Section("The fit", figures=tuple(figures)), attention_section(reward, shown)),
+        sections=(
+            Section("The fit", figures=tuple(figures)),
+            attention_section(reward, best_episode),
+        ),
         details=details,
     )
 
@@ -144,14 +151,14 @@ def fit_page(
 def _episode_figure(reward: RewardFunction, episodes: Episodes, row: int, unit: str) -> Figure:
     """Draw the reward of the episode with the highest true return, which is called a `unit`."""
     has_true_reward = episodes.has_true_reward
-    beside = " beside the true one" if has_true_reward else ""
+    comparison = " beside the true one" if has_true_reward else ""
     article = "an" if unit == "episode" else "a"
-    which = ", the one with the highest true return" if has_true_reward else ""
+    choice = ", the one with the highest true return" if has_true_reward else ""
     return reward_figure(
         reward,
         episodes[row : row + 1],
-        f"The learned reward of each step of {article} {unit}{beside}.",
-        f"{unit.capitalize()} {row}{which}; the band is the range of the members.",
+        f"The learned reward of each step of {article} {unit}{comparison}.",
+        f"{unit.capitalize()} {row}{choice}; the band is the range of the members.",
         has_true_reward=has_true_reward,
     )
 
@@ -168,7 +175,7 @@ def evaluation_page(
     The `headline` says which answers these are.
     """
     learned = rewards["learned"]
-    beside = (
+    rewards_section_of_run = (
         Fact("Spearman", decimal(learned.spearman), "with the true reward of single steps")
         if learned.epic is None
         else Fact("EPIC distance", decimal(learned.epic), "0 same, 0.71 unrelated, 1 opposite")
@@ -177,7 +184,7 @@ def evaluation_page(
     facts = (
         Fact("Accuracy", percent(learned.accuracy), f"of {learned.decided:,} answers; {between}"),
         Fact("Log loss", decimal(learned.log_loss), "0.693 is chance"),
-        beside,
+        rewards_section_of_run,
     )
     return Report(
         title,
@@ -266,8 +273,8 @@ def _fact(
     form: Callable[[PolicyReport], str],
 ) -> Fact:
     """Return a number of the taught policy, with that of the others beside it."""
-    beside = " · ".join(f"{name}\u00a0{form(report)}" for name, report in others.items())
-    return Fact(label, form(taught), beside)
+    other_values = " · ".join(f"{name}\u00a0{form(report)}" for name, report in others.items())
+    return Fact(label, form(taught), other_values)
 
 
 def _mean(report: PolicyReport) -> str:
@@ -307,9 +314,9 @@ def _behaviour(
     caption = "Returns" if has_true_reward else "Successes"
     emphasis = list(policies).index(taught)
     table = ReportTable.of(f"{caption} of whole episodes", "policy", policies, cells, emphasis)
-    over = f"over {policies[taught].episodes} episodes that nothing else used."
+    basis = f"over {policies[taught].episodes} episodes that nothing else used."
     if not has_true_reward:
-        return Section("What the policy reaches", (f"At the end of the run, {over}",), (table,))
+        return Section("What the policy reaches", (f"At the end of the run, {basis}",), (table,))
     means = ", ".join(f"{name} {_mean(report)}" for name, report in policies.items())
     returns = {name: report.returns for name, report in policies.items()}
     drawing = Figure(
@@ -318,7 +325,7 @@ def _behaviour(
         "Each dot is an episode; the upright mark is the mean, the bar its 95 % interval.",
         half=True,
     )
-    text = f"Evaluated by the true reward at the end of the run, {over}"
+    text = f"Evaluated by the true reward at the end of the run, {basis}"
     return Section("What the policy earns", (text,), tables=(table,), figures=(drawing,))
 
 

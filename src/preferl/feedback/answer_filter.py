@@ -1,4 +1,4 @@
-"""A filter that leaves answers which a reward contradicts out of its next fit, or turns them round.
+"""RIME's filter: it leaves answers that contradict a reward out of the next fit, or reverses them.
 
 Cheng et al., "RIME: Robust Preference-based Reinforcement Learning with Noisy Preferences" (2024),
 section 4.1.
@@ -27,8 +27,7 @@ MOST_UNCERTAINTY: Final = 3.0
 
 
 LEAST_TRUSTED: Final = 0.5
-"""Least share of answers below the threshold; a reward with a smaller share is no better than
-guessing."""
+"""Least share of answers below the threshold; with a smaller share, the reward only guesses."""
 
 
 @final
@@ -38,7 +37,7 @@ class AnswerFilter:
 
     The loss of an answer is its cross-entropy under the mean probability of the members that have
     not been trained on it, if there are such members. If trust in annotators is fitted, the
-    probability accounts for it, so that somebody who answers the opposite is not left out. The
+    probability includes it, so that somebody who answers the opposite is not left out. The
     threshold follows the losses of the trusted answers, see `threshold`. An answer above it gets
     weight 0, and is examined again before the next fit. If fewer than half of the answers are below
     the threshold, the reward knows too little, and no answer changes.
@@ -46,8 +45,8 @@ class AnswerFilter:
     Attributes:
         alpha: weight of the largest loss of trusted answers in the threshold.
         beta: weight of these losses' variance in the threshold.
-        turned_below: probability of an answer below which it is turned round rather than left out;
-            0 turns none.
+        turned_below: answers of a lower probability are reversed instead of left out; 0 reverses
+            none.
 
     Raises:
         ConfigError: a number out of its range.

@@ -43,7 +43,7 @@ class InstantFeedback:
 
     Only the steps of compared clips are kept, as copies, so that the experience from which they
     were cut can be freed. A person's answers are taken one by one (see `SingleAnswers`), so that no
-    answer is lost wherever the person stops.
+    answer is lost when the person stops.
 
     Attributes:
         teacher: who answers; may be exchanged between queries.
@@ -99,21 +99,21 @@ class InstantFeedback:
             return
         try:
             answers = self.teacher(segments[pairs], self.rng)
-        except (FeedbackInterrupted, InputEndedError) as stopped:
-            self._keep(segments, pairs[: len(stopped.answers)], stopped.answers)
+        except (FeedbackInterrupted, InputEndedError) as interruption:
+            self._keep(segments, pairs[: len(interruption.answers)], interruption.answers)
             raise
         self._keep(segments, pairs, answers)
 
-    def require_shape(self, none: Clips) -> None:
-        """Raise `FeedbackError` if the teacher's answers to `[0, 2, L]` clips are not `[0]`.
+    def require_shape(self, no_clips: Clips) -> None:
+        """Raise `FeedbackError` if the teacher's answers to no clips, `[0, 2, L]`, are not `[0]`.
 
-        It finds a teacher whose answers have a wrong shape before the first query. A teacher that
-        raises an error about no clips passes, since queries always have clips.
+        So a teacher whose answers have a wrong shape is found before the first query. A teacher
+        that raises an error for no clips passes, since queries always have clips.
         """
         if isinstance(self.teacher, SingleAnswers):
             return
         try:
-            answers = self.teacher(none, np.random.default_rng(0))
+            answers = self.teacher(no_clips, np.random.default_rng(0))
         except Exception:  # other people's code may raise anything
             return
         check_answers(answers, 0)
@@ -126,8 +126,8 @@ class InstantFeedback:
         """
         if not self._blocks:
             raise FeedbackError(
-                f"There are no answers yet: {self.asked} queries were put and {self.declined} "
-                "declined. Ask some, or a teacher that declines less."
+                f"There are no answers yet: {self.asked} queries were asked, and the teacher "
+                f"declined {self.declined}. Ask queries, or a teacher that declines fewer."
             )
         self._blocks = [concatenate(self._blocks)]
         return self._blocks[0]
@@ -223,8 +223,8 @@ def ask(
 ) -> Comparisons:
     """Ask a teacher about pairs `[P, 2]` of segments; declined pairs are left out.
 
-    A teacher whose thresholds follow a policy (`Adapts`) takes the mean and least return of these
-    segments as the policy's.
+    For a teacher whose thresholds follow a policy (`Adapts`), the mean and least return of these
+    segments stand for the policy's.
 
     Raises:
         FeedbackError: the teacher declines every pair, or breaks its contract.
@@ -246,8 +246,8 @@ def adapted_to(segments: Segments, teacher: Teacher) -> Teacher:
 def check_pairs(pairs: IntArray, count: int) -> IntArray:
     """Return pairs as integers `[P, 2]`; raise `FeedbackError` unless below `count` segments."""
     pairs = np.asarray(pairs)
-    whole = pairs.ndim == 2 and pairs.shape[1] == 2 and np.issubdtype(pairs.dtype, np.integer)
-    if not whole or (pairs < 0).any() or (pairs >= count).any():
+    is_valid = pairs.ndim == 2 and pairs.shape[1] == 2 and np.issubdtype(pairs.dtype, np.integer)
+    if not is_valid or (pairs < 0).any() or (pairs >= count).any():
         raise FeedbackError(
             f"pairs: expected whole numbers of shape [P, 2], rows of {count} segments, got "
             f"{pairs.dtype} of shape {pairs.shape}: {pairs.tolist()!r:.200}."

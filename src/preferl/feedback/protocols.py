@@ -1,6 +1,6 @@
-"""The extension points of asking and answering; a plain function is a sampler or a teacher.
+"""The protocols of samplers, teachers and feedback; a plain function can be a sampler or a teacher.
 
-Beside them are the two ways in which a teacher stops half-way without losing the answers it has.
+Two exceptions let a teacher stop half-way without losing the answers so far.
 """
 
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ class Adapts(Protocol):
     """A teacher whose standards follow the policy; the loop calls `adapted` in each round."""
 
     def adapted(self, typical: float, worst: float) -> Teacher:
-        """Return the teacher for a policy whose segments return `typical` on average.
+        """Return the teacher for a policy whose segments have the mean return `typical`.
 
         `worst` is the least return of any segment seen so far, or 0 if all are above 0.
         """
@@ -82,7 +82,7 @@ class LastingFeedback(Protocol):
     """Feedback whose queries and answers outlive the program, as in a store."""
 
     @property
-    def newest(self) -> int:
+    def newest_query(self) -> int:
         """Return the number of the newest query; 0 before the first."""
         ...
 

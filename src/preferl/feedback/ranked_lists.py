@@ -2,8 +2,8 @@
 
 Choi et al. 2024, "Listwise Reward Estimation for Offline Preference-based Reinforcement Learning"
 (LiRE), section 4.2: each new clip is inserted into a list by binary search, and clips that are
-called equal share a place. `n` clips take about `n log2(n)` answers, which imply the other
-comparisons of these clips, `n (n - 1) / 2` in all (`preferl.data.implied`).
+called equal share a place. Sorting `n` clips takes about `n log2(n)` answers, which imply all
+`n (n - 1) / 2` comparisons of these clips (`preferl.data.implied`).
 """
 
 from math import inf
@@ -30,9 +30,9 @@ class RankedLists:
     Args:
         clips: `[M, K]` rows of segments, in the order in which they enter the lists.
         queries: number of queries, shared evenly by all lists; or `[M]` queries of each list.
-        rng: draws which clip of a pair comes first, and which of several clips represents a place
-            that they share. Without it, the new clip comes first, and the first clip at a place
-            represents it, so that the same answers always lead to the same queries.
+        rng: draws which clip of a pair comes first, and which clip of a shared place is compared.
+            Without it, the new clip comes first, and the first clip at a place is compared, so that
+            the same answers always lead to the same queries.
 
     Attributes:
         place: `[M, K]` place of each clip in its list, from 0, the worst. It is -1 for a clip
@@ -53,9 +53,9 @@ class RankedLists:
     ) -> None:
         self._clips = np.asarray(clips, np.int64)
         self._rng = rng
-        count, each = self._clips.shape
+        count, clips_per_list = self._clips.shape
         self._left = shared_evenly(queries, count) if isinstance(queries, int) else queries.copy()
-        self.place = np.full((count, each), -1)
+        self.place = np.full((count, clips_per_list), -1)
         self.place[:, :1] = 0
         self._places = np.ones(count, np.int64)  # of each list
         self._new = np.ones(count, np.int64)  # column of the clip that enters
@@ -65,15 +65,19 @@ class RankedLists:
         self._flipped = np.zeros(0, bool)
 
     def pairs(self) -> IntArray:
-        """Return rows of segments to ask about, `[Q, 2]`; none at the end, or before `add`."""
+        """Return rows of segments to ask about, `[Q, 2]`; none once all lists are finished."""
         self._asked = np.flatnonzero((self._left > 0) & (self._new < self._clips.shape[1]))
         lists = self._asked
-        there = self.place[lists] == self._middle[lists, None]
-        chance = there if self._rng is None else np.where(there, self._rng.random(there.shape), -1)
-        stands = chance.argmax(1)
+        is_at_middle = self.place[lists] == self._middle[lists, None]
+        draw = (
+            is_at_middle
+            if self._rng is None
+            else np.where(is_at_middle, self._rng.random(is_at_middle.shape), -1)
+        )
+        representative = draw.argmax(1)
         clips = self._clips[lists]
         row = np.arange(len(lists))
-        pairs = np.stack([clips[row, self._new[lists]], clips[row, stands]], 1)
+        pairs = np.stack([clips[row, self._new[lists]], clips[row, representative]], 1)
         self._flipped = np.zeros(len(lists), bool)
         if self._rng is not None:
             self._flipped = self._rng.random(len(lists)) < 0.5
@@ -101,10 +105,10 @@ class RankedLists:
         self.place[placed] += self.place[placed] >= low
         self.place[placed, self._new[placed]] = low[:, 0]
         self._places[placed] += 1
-        over = lists[~(np.abs(better) > 0) | (self._low == self._high)[lists]]
-        self._new[over] += 1
-        self._high[over] = self._places[over]
-        self._low[over] = 0
+        settled = lists[~(np.abs(better) > 0) | (self._low == self._high)[lists]]
+        self._new[settled] += 1
+        self._high[settled] = self._places[settled]
+        self._low[settled] = 0
 
     @property
     def _middle(self) -> IntArray:
@@ -125,13 +129,13 @@ def shared_evenly(queries: int, lists: int) -> IntArray:
 def sample_lists(
     episodes: Episodes, queries: int, length: int, rng: np.random.Generator, *, lists: int
 ) -> tuple[Segments, IntArray]:
-    """Draw segments, and rows `[M, K]` of them for lists.
+    """Sample segments for lists; return them and their rows `[M, K]`.
 
     A list gets one clip more than its queries, which is enough even if all clips are called equal.
     """
-    each = int(shared_evenly(queries, lists).max()) + 1
-    segments = sample_segments(episodes, lists * each, length, rng)
-    return segments, np.arange(lists * each).reshape(lists, each)
+    clips_per_list = int(shared_evenly(queries, lists).max()) + 1
+    segments = sample_segments(episodes, lists * clips_per_list, length, rng)
+    return segments, np.arange(lists * clips_per_list).reshape(lists, clips_per_list)
 
 
 def sample_ranked(
@@ -152,7 +156,7 @@ def sample_ranked(
         teacher: teacher that answers at once.
         rng: generator of all draws, including the teacher's.
         lists: number of lists that grow side by side. LiRE has one for each 100 queries; take at
-            least four, so that members of an ensemble can leave some out.
+            least four, so that each member of an ensemble has out-of-bag lists.
 
     Returns:
         The queries in the order in which they were asked, without those that were declined;
@@ -166,12 +170,12 @@ def sample_ranked(
     segments, clips = sample_lists(episodes, queries, length, rng, lists=lists)
     state = RankedLists(clips, queries, rng)
     teacher = adapted_to(segments, teacher)
-    asked = []
+    asked_pairs = []
     answers = []
     while len(pairs := state.pairs()):
         answers.append(check_answers(teacher(segments[pairs], rng), len(pairs)))
         state.add(answers[-1])
-        asked.append(pairs)
+        asked_pairs.append(pairs)
     preference = np.concatenate(answers)
     answered = ~np.isnan(preference)
-    return Comparisons.of(segments, np.concatenate(asked)[answered], preference[answered])
+    return Comparisons.of(segments, np.concatenate(asked_pairs)[answered], preference[answered])

@@ -86,17 +86,19 @@ def plan(
 ) -> list[PlannedIteration]:
     """Spread steps and queries over `1 + iterations` iterations; both add up exactly.
 
-    The first iteration takes `initial_steps` without learning and asks the initial share. In each
-    one after it the policy learns; all but the last then ask their part of the rest. The last asks
-    nothing, so that the policy has learned from every answer, unless `final_queries` has it ask its
-    part as well.
+    The first iteration takes `initial_steps` without learning and asks the initial share of the
+    queries. In each later iteration the policy learns, and then a part of the other queries is
+    asked. The last iteration asks nothing, so that the policy learns from every answer, unless
+    `final_queries` is set.
 
     Args:
         steps: environment steps in total, the initial ones included.
-        queries: in total. Where no later iteration asks, or all have weight 0, all are initial.
-        iterations: those in which the policy learns, at least 1. Their steps differ by at most one.
+        queries: queries in total. All are asked initially if no later iteration asks, or if all
+            have weight 0.
+        iterations: number of iterations in which the policy learns, at least 1. Their steps differ
+            by at most one.
         schedule: a name, or a function of the share of learning that has elapsed when asking.
-        initial_fraction: share of the queries put before the policy learns, in [0, 1]; 0.1 as in
+        initial_fraction: share of the queries asked before the policy learns, in [0, 1]; 0.1 as in
             imitation, 0.25 in the DRLHP paper's MuJoCo runs.
         initial_steps: steps of the untrained policy that the initial queries are about; 0 if there
             is experience already.

@@ -195,8 +195,8 @@ class ScriptedTeacher:
         """Answer clips `[P, 2, L]` by preferences `[P]`; NaN = declined."""
         answers, settled = self._answers(shown)
         if self.sample:
-            drawn = (rng.random(len(answers)) < answers).astype(np.float64)
-            answers = np.where(settled, answers, drawn)
+            drawn_answers = (rng.random(len(answers)) < answers).astype(np.float64)
+            answers = np.where(settled, answers, drawn_answers)
         if self.skip_rate:
             answers = np.where(rng.random(len(answers)) < self.skip_rate, np.nan, answers)
         return answers
@@ -215,19 +215,19 @@ class ScriptedTeacher:
         equal = np.abs(returns[:, 0] - returns[:, 1]) < equal_within
         if self.temperature == 0:
             equal |= difference == 0
-            chance = 0.5 * (1 + np.sign(difference))
+            probability = 0.5 * (1 + np.sign(difference))
         else:
             scale = _scale(self.scale, difference, weighted, rewards.shape[-1])
             with np.errstate(over="ignore"):  # infinite logits are bounded next
                 logits = difference / scale / self.temperature
-            chance = sigmoid(np.clip(logits, -self.largest_logit, self.largest_logit))
-        chance = (1 - self.guess_rate) * chance + self.guess_rate / 2
-        chance = (1 - self.error_rate) * chance + self.error_rate * (1 - chance)
-        chance = np.where(equal, 0.5, chance)
+            probability = sigmoid(np.clip(logits, -self.largest_logit, self.largest_logit))
+        probability = (1 - self.guess_rate) * probability + self.guess_rate / 2
+        probability = (1 - self.error_rate) * probability + self.error_rate * (1 - probability)
+        probability = np.where(equal, 0.5, probability)
         if skip_below is None:
-            return chance, equal
+            return probability, equal
         declined = returns.max(-1) <= skip_below
-        return np.where(declined, np.nan, chance), equal | declined
+        return np.where(declined, np.nan, probability), equal | declined
 
     def _thresholds(self) -> tuple[float | None, float]:
         """Return `skip_below` and `equal_within`, or what the margins come to for the policy."""
@@ -249,9 +249,9 @@ class ScriptedTeacher:
 
     def _weights(self, mask: BoolArray) -> FloatArray:
         """Return how much each step counts, `[..., L]`; 0 where padded."""
-        before = np.maximum(np.cumsum(mask, axis=-1) - 1, 0)  # real steps come last
+        steps_before = np.maximum(np.cumsum(mask, axis=-1) - 1, 0)  # real steps come last
         after = np.arange(mask.shape[-1])[::-1]
-        return np.asarray(mask * self.discount**before * self.recency**after)
+        return np.asarray(mask * self.discount**steps_before * self.recency**after)
 
 
 def _scale(scale: Scale, difference: FloatArray, returns: FloatArray, length: int) -> float:

@@ -73,13 +73,15 @@ class SelfAttention(nn.Module):
         width = tokens.shape[-1]
         weights, biases = (p.split([width, 2 * width]) for p in self.qkv.parameters())
         query = F.linear(asking, weights[0], biases[0])
-        both = F.linear(tokens, weights[1], biases[1])  # keys and values
+        keys_and_values = F.linear(tokens, weights[1], biases[1])  # keys and values
         share = self.dropout if self.training else 0.0
         bias = bias.to(query.dtype)
         if tokens.is_cpu and not torch.compiler.is_compiling():
             attend: Any = Attend.apply
-            return self.out(attend(query, both, bias, self.heads, share))  # type: ignore[no-any-return]
-        q, k, v = (_of_heads(part, self.heads) for part in (query, *both.chunk(2, dim=-1)))
+            return self.out(attend(query, keys_and_values, bias, self.heads, share))  # type: ignore[no-any-return]
+        q, k, v = (
+            _of_heads(part, self.heads) for part in (query, *keys_and_values.chunk(2, dim=-1))
+        )
         attended = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=share)
         return self.out(attended.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
@@ -111,13 +113,13 @@ class Attend(torch.autograd.Function):
         attended = torch.empty_like(q)
         saved = []
         for first, last in _parts(asking):
-            seen = ratio * last
-            logits = torch.bmm(q[:, first:last], k[:, :seen].mT)
+            visible_rows = ratio * last
+            logits = torch.bmm(q[:, first:last], k[:, :visible_rows].mT)
             by_window = logits.view(batch, heads, *logits.shape[1:])
-            torch.add(bias[:, :, first:last, :seen], by_window, alpha=scale, out=by_window)
+            torch.add(bias[:, :, first:last, :visible_rows], by_window, alpha=scale, out=by_window)
             shares = logits.softmax(-1)
             left = shares * kept(shares, share) if share else shares
-            attended[:, first:last] = torch.bmm(left, v[:, :seen]).mul_(gain)
+            attended[:, first:last] = torch.bmm(left, v[:, :visible_rows]).mul_(gain)
             saved += [shares, left]
         ctx.save_for_backward(q, k, v, attended, *saved)
         ctx.heads = heads
@@ -141,14 +143,16 @@ class Attend(torch.autograd.Function):
         for index, (first, last) in enumerate(_parts(q.shape[1])):
             shares, left = saved[2 * index : 2 * index + 2]
             rows = slice(first, last)
-            seen = slice(ratio * last)
-            dv[:, seen] += torch.bmm(left.mT, gradient[:, rows])
-            change = torch.bmm(gradient[:, rows], v[:, seen].mT).mul_(left)
+            visible_rows = slice(ratio * last)
+            dv[:, visible_rows] += torch.bmm(left.mT, gradient[:, rows])
+            change = torch.bmm(gradient[:, rows], v[:, visible_rows].mT).mul_(left)
             change.addcmul_(shares, inner[:, rows], value=-1)
-            dq[:, rows] = torch.bmm(change, k[:, seen])
-            dk[:, seen] += torch.bmm(change.mT, q[:, rows])
-        both = torch.cat([_of_rows(dk.mul_(ctx.scale), ctx.heads), _of_rows(dv, ctx.heads)], dim=-1)
-        return _of_rows(dq.mul_(ctx.scale), ctx.heads), both, None, None, None
+            dq[:, rows] = torch.bmm(change, k[:, visible_rows])
+            dk[:, visible_rows] += torch.bmm(change.mT, q[:, rows])
+        key_value_gradient = torch.cat(
+            [_of_rows(dk.mul_(ctx.scale), ctx.heads), _of_rows(dv, ctx.heads)], dim=-1
+        )
+        return _of_rows(dq.mul_(ctx.scale), ctx.heads), key_value_gradient, None, None, None
 
 
 @final
@@ -179,9 +183,9 @@ def causal_bias(real: Tensor, each: int = 1) -> Tensor:
         real = real[:1]
     real = real.repeat_interleave(each, dim=1)
     size = real.shape[1]
-    before = torch.ones(size, size, dtype=torch.bool, device=real.device).tril()
+    is_earlier = torch.ones(size, size, dtype=torch.bool, device=real.device).tril()
     itself = torch.eye(size, dtype=torch.bool, device=real.device)
-    return torch.where((before & real[:, None, None]) | itself, 0.0, UNSEEN)
+    return torch.where((is_earlier & real[:, None, None]) | itself, 0.0, UNSEEN)
 
 
 def _parts(rows: int) -> list[tuple[int, int]]:

@@ -40,9 +40,9 @@ def build_ensemble(
     observation_space: Space, action_space: Space, config: EnsembleConfig, *, seed: int
 ) -> Ensemble:
     """Build each model of an ensemble and join them."""
-    of = observation_space, action_space
+    spaces = observation_space, action_space
     numbered = enumerate(config.models, seed)
-    return Ensemble([build_reward_model(part, *of, seed=number) for number, part in numbered])
+    return Ensemble([build_reward_model(part, *spaces, seed=number) for number, part in numbered])
 
 
 def config_of(model: RewardModel) -> RewardModelConfig:
@@ -61,21 +61,21 @@ def config_of(model: RewardModel) -> RewardModelConfig:
 
 
 def save_reward_model(
-    path: Path | str, model: RewardModel, *, beside: Mapping[str, bytes] | None = None
+    path: Path | str, model: RewardModel, *, extra_files: Mapping[str, bytes] | None = None
 ) -> None:
     """Write a model with its input statistics as a folder, all or nothing; replace an earlier one.
 
-    `beside` maps names of further files in the folder to their contents.
+    `extra_files` maps names of further files in the folder to their contents.
 
     Raises:
         ConfigError: the model's class is not in `preferl.registry.REWARD_MODELS`.
         StorageError: the folder cannot be written to, or holds files other than a model's, which
             writing would delete.
     """
-    about = {"model": config_to_json(config_of(model))}
-    of = model.observation_space, model.action_space
-    with REWARD_MODEL.saving(path, about, _own_state(model), *of) as draft:
-        for name, content in (beside or {}).items():
+    description = {"model": config_to_json(config_of(model))}
+    spaces = model.observation_space, model.action_space
+    with REWARD_MODEL.saving(path, description, _own_state(model), *spaces) as draft:
+        for name, content in (extra_files or {}).items():
             (draft / name).write_bytes(content)
 
 
@@ -98,7 +98,7 @@ def load_reward_model(
     saved = REWARD_MODEL.load(path)
     file = path / REWARD_MODEL.config
     with reading(file, expected="the shape of a known model"):
-        config = config_from_json(saved.about["model"], str(file), trust)
+        config = config_from_json(saved.description["model"], str(file), trust)
         require_numbers(least_numbers(config, *saved.spaces), saved.numbers)
         model = build_reward_model(config, *saved.spaces, seed=0)
     require_state(path / REWARD_MODEL.weights, saved.tensors, _own_state(model))
@@ -107,12 +107,12 @@ def load_reward_model(
 
 
 def _own_state(model: RewardModel) -> dict[str, Tensor]:
-    """Return a model's state; an encoder that members share is in it once, not once per member."""
-    seen: dict[int, str] = {}
+    """Return a model's state, in which an encoder that members share stands only once."""
+    first_names: dict[int, str] = {}
     return {
         name: tensor
         for name, tensor in model.state_dict().items()
-        if seen.setdefault(tensor.data_ptr() if tensor.numel() else hash(name), name) == name
+        if first_names.setdefault(tensor.data_ptr() if tensor.numel() else hash(name), name) == name
     }
 
 
@@ -131,7 +131,7 @@ def config_to_json(config: RewardModelConfig) -> dict[str, Any]:
 def config_from_json(
     data: Mapping[str, Any], source: str, trust: Collection[str]
 ) -> RewardModelConfig:
-    """Read the config of a model; errors name the `source`, and `trust` is as for a folder."""
+    """Read the config of a model; errors name `source`, and `trust` lists importable modules."""
     if data["kind"] == "ensemble":
         parts = (config_from_json(part, source, trust) for part in data["models"])
         return EnsembleConfig(tuple(parts))

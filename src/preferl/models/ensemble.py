@@ -17,7 +17,7 @@ from preferl.shapes import BoolArray
 
 @final
 class Ensemble(RewardModel):
-    """Members of any kind behind one `RewardModel`; the member axis runs over all of them.
+    """Several models as one `RewardModel`, whose member axis runs over the members of all models.
 
     On construction, `MLPReward` models of the same shape are fused into one, which replaces them:
     an ensemble of ten such models costs one batched forward.
@@ -26,8 +26,8 @@ class Ensemble(RewardModel):
         models: at least one model; all have the same spaces and encode steps alike.
 
     Raises:
-        ConfigError: no models, two different contexts above 1, or models that encode steps
-            differently, because of their settings or since they were trained apart.
+        ConfigError: there are no models, or two different contexts above 1, or models encode steps
+            differently because of their settings or input statistics.
         SpaceError: models for different spaces.
     """
 
@@ -53,7 +53,7 @@ class Ensemble(RewardModel):
 
     @property
     def models(self) -> list[RewardModel]:
-        """The members after fusing, in the order of the first of each kind."""
+        """Return the models after fusing; a fused one stands where the first of its group stood."""
         return [model for model in self._models if isinstance(model, RewardModel)]
 
     def judge(self, features: Any, mask: Tensor) -> RewardOutput:
@@ -61,9 +61,9 @@ class Ensemble(RewardModel):
         outputs = [model.judge(features, mask) for model in self.models]
         return RewardOutput(*(torch.cat(parts) for parts in zip(*outputs, strict=True)))
 
-    def scores_where(self, features: Any, mask: Tensor, asked: Tensor) -> Tensor:
-        """Compute scores `[E, B]`; a model skips windows that none of its members is asked for."""
-        parts = asked.split([model.members for model in self.models])
+    def scores_where(self, features: Any, mask: Tensor, needed: Tensor) -> Tensor:
+        """Compute scores `[E, B]`; a model skips windows that none of its members has to score."""
+        parts = needed.split([model.members for model in self.models])
         pairs = zip(self.models, parts, strict=True)
         return torch.cat([model.scores_where(features, mask, part) for model, part in pairs])
 
@@ -78,26 +78,36 @@ class Ensemble(RewardModel):
 
     def last_rewards(self) -> LastRewards:
         """Return a function for the last step's rewards `[E, B]`, with each model's fastest one."""
-        return partial(_each, [model.last_rewards() for model in self.models])
+        return partial(_joined_rewards, [model.last_rewards() for model in self.models])
 
 
-def _each(models: Sequence[LastRewards], features: Any, mask: BoolArray) -> Tensor:
+def _joined_rewards(models: Sequence[LastRewards], features: Any, mask: BoolArray) -> Tensor:
     return torch.cat([model(features, mask) for model in models])
 
 
-def _require_alike(first: RewardModel, model: RewardModel) -> None:
-    """Raise unless two models have the same spaces and make the same features of the same steps."""
-    spaces, others = ((m.observation_space, m.action_space) for m in (first, model))
-    if others != spaces:
-        raise SpaceError(f"spaces of an ensemble's members: expected {spaces}, got {others}.")
-    own, theirs = (dict(m.encoder.named_buffers()) for m in (first, model))
-    same = type(model.encoder) is type(first.encoder) and own.keys() == theirs.keys()
-    same = same and all(torch.equal(own[name].cpu(), theirs[name].cpu()) for name in own)
-    if not same:
+def _require_alike(reference: RewardModel, model: RewardModel) -> None:
+    """Raise an error unless two models have the same spaces and encode steps alike."""
+    expected_spaces, model_spaces = (
+        (m.observation_space, m.action_space) for m in (reference, model)
+    )
+    if model_spaces != expected_spaces:
+        raise SpaceError(
+            f"spaces of an ensemble's members: expected {expected_spaces}, got {model_spaces}."
+        )
+    expected_buffers, model_buffers = (dict(m.encoder.named_buffers()) for m in (reference, model))
+    is_same = (
+        type(model.encoder) is type(reference.encoder)
+        and expected_buffers.keys() == model_buffers.keys()
+    )
+    is_same = is_same and all(
+        torch.equal(expected_buffers[name].cpu(), model_buffers[name].cpu())
+        for name in expected_buffers
+    )
+    if not is_same:
         raise ConfigError(
             "encoders of an ensemble's members: expected the same settings, as `normalise` and "
             f"`use_actions`, and input statistics, got others in {type(model).__name__} than in "
-            f"{type(first).__name__}. Join models before training them."
+            f"{type(reference).__name__}. Join models before training them."
         )
 
 
@@ -105,8 +115,8 @@ def _fuse(models: Sequence[RewardModel]) -> list[RewardModel]:
     """Replace each group of `MLPReward` of the same shape by one model with all their members."""
     groups: dict[object, list[Any]] = {}
     for model in models:
-        alike = replace(model.config, members=1) if isinstance(model, MLPReward) else id(model)
-        groups.setdefault(alike, []).append(model)
+        shape = replace(model.config, members=1) if isinstance(model, MLPReward) else id(model)
+        groups.setdefault(shape, []).append(model)
     return [
         _merge(group) if len(group) > 1 and isinstance(group[0], MLPReward) else group[0]
         for group in groups.values()
@@ -114,11 +124,11 @@ def _fuse(models: Sequence[RewardModel]) -> list[RewardModel]:
 
 
 def _merge(group: Sequence[MLPReward]) -> MLPReward:
-    first = group[0]
-    config = replace(first.config, members=sum(model.members for model in group))
-    merged = MLPReward(first.observation_space, first.action_space, config, seed=0)
+    first_model = group[0]
+    config = replace(first_model.config, members=sum(model.members for model in group))
+    merged = MLPReward(first_model.observation_space, first_model.action_space, config, seed=0)
     states = [model.networks.state_dict() for model in group]
-    joined = {name: torch.cat([state[name] for state in states]) for name in states[0]}
-    merged.networks.load_state_dict(joined)
-    merged.encoder = first.encoder
-    return merged.to(first.device).train(first.training)
+    parameters = {name: torch.cat([state[name] for state in states]) for name in states[0]}
+    merged.networks.load_state_dict(parameters)
+    merged.encoder = first_model.encoder
+    return merged.to(first_model.device).train(first_model.training)

@@ -46,20 +46,22 @@ class Scales:
     """
 
     def __init__(
-        self, embeds: Tensor, place: Tensor, norms: tuple[nn.LayerNorm, nn.LayerNorm]
+        self, embeds: Tensor, position: Tensor, norms: tuple[nn.LayerNorm, nn.LayerNorm]
     ) -> None:
         steps = embeds[..., :-1]  # [2, W, F - 1], [2, W, H]
-        places = embeds[..., -1:] + place
+        places = embeds[..., -1:] + position
         c = _centred(norms[0].bias.double()[:, None])
-        width = len(place)
+        width = len(position)
         (ce, me), (cp, mp) = ((_centred(x), _mixed(norms[0], x)) for x in (steps, places))
         squares = torch.stack([(e.mT @ e).sum(0) for e in (ce, me)])  # [2, F - 1, F - 1]
         kinds = F.pad((steps != 0).any(1).double(), (0, 1))  # [2, F]
         of_steps = [2 * e.mT @ p for e, p in ((ce, cp), (me, mp))]  # [2, F - 1, H]
         of_steps.append((2 * me.mT @ c).expand_as(of_steps[0]))
-        alone = [cp.square().sum(1) + width * norms[0].eps, mp.square().sum(1)]
-        alone.append(2 * (c.T @ mp)[:, 0])
-        by_form = [torch.cat([e, p[:, None]], dim=1) for e, p in zip(of_steps, alone, strict=True)]
+        own_squares = [cp.square().sum(1) + width * norms[0].eps, mp.square().sum(1)]
+        own_squares.append(2 * (c.T @ mp)[:, 0])
+        by_form = [
+            torch.cat([e, p[:, None]], dim=1) for e, p in zip(of_steps, own_squares, strict=True)
+        ]
         # [2 F, F]: `squares·f`, times `f`, has the parts of both squared lengths.
         self.squares = F.pad(squares / width, (0, 1, 0, 1)).flatten(0, 1)
         # [6, 2 F]: adds those parts up, for each form by kind; nothing for the last form.
@@ -72,14 +74,14 @@ class Scales:
         steps = steps.double()
         length = self.places.shape[2]
         parts = (self.squares @ steps).unflatten(0, (2, -1)) * steps  # [2, F, R]
-        own = (self.sums @ parts.flatten(0, 1)).unfold(1, length, stride)  # [6, C, H]
+        window_sums = (self.sums @ parts.flatten(0, 1)).unfold(1, length, stride)  # [6, C, H]
         windows = steps.unfold(1, length, stride)  # [F, C, H]
         if stride >= length:  # few windows, which share no step
             of_places = (self.places[:, :, None] * windows).sum(1)  # [6, C, H]
         else:
             by_place = torch.bmm(self.places.movedim(2, 0), windows.movedim(2, 0))  # [H, 6, C]
             of_places = by_place.movedim(0, 2)
-        forms = (own + of_places).to(torch.float32, memory_format=torch.contiguous_format)
+        forms = (window_sums + of_places).to(torch.float32, memory_format=torch.contiguous_format)
         centred, mixed, offset = forms.unflatten(0, (3, 2)).transpose(1, 2).unbind()  # [C, 2, H]
         sigma = centred.rsqrt_()  # its inverse
         spread = offset.addcmul_(mixed, sigma)
@@ -105,9 +107,9 @@ class OneBlock:
         norms = (model.input_norm, block.norm1)
         embeds = embeddings(model.state_embed, model.action_embed)  # [2, W, F]
         self.places = model.time_embed.weight[: model.context + 1]  # [H + 1, W], 0 for padding
-        place = self.places[1:].double().T  # [W, H]
+        positions = self.places[1:].double().T  # [W, H]
         c = _centred(norms[0].bias.double()[:, None])
-        sources = torch.cat([*(_mixed(norms[0], part) for part in (*embeds, place)), c], dim=1)
+        sources = torch.cat([*(_mixed(norms[0], part) for part in (*embeds, positions)), c], dim=1)
         sources = sources * norms[1].weight.double()[:, None]  # [W, N]
 
         heads = model.config.heads
@@ -115,14 +117,14 @@ class OneBlock:
         q_bias, _, v_bias = block.attn.qkv.bias.double().chunk(3)
         keys = k @ sources / k.shape[1] ** 0.5  # [heads, D, N]
         values = v @ sources
-        out = block.attn.out.weight.double().unflatten(1, (heads, -1))  # [W, heads, D]
+        output_weight = block.attn.out.weight.double().unflatten(1, (heads, -1))  # [W, heads, D]
         sizes = [2 * embeds.shape[2], model.context, 1]
         query = torch.einsum("hde,hdn->hne", q, keys)
         query_bias = torch.einsum("hd,hdn->hn", q_bias.view(heads, -1), keys)
-        value = torch.einsum("ehd,hdn->hne", out, values)
+        value = torch.einsum("ehd,hdn->hne", output_weight, values)
         constant = v.flatten(0, 1) @ norms[1].bias.double() + v_bias  # probabilities add up to 1
-        value_bias = out.flatten(1) @ constant + block.attn.out.bias
-        self.scales = Scales(embeds, place, norms)
+        value_bias = output_weight.flatten(1) @ constant + block.attn.out.bias
+        self.scales = Scales(embeds, positions, norms)
         self.state = embeds[0].T.float().contiguous()  # [F, W] features to a state's embedding
         self.query = affine(*(_by_source(part, sizes).float() for part in (query, query_bias)))
         self.value = affine(_by_source(value, sizes).T.float(), value_bias.float())
@@ -155,10 +157,10 @@ class OneBlock:
         lengths = mask.sum(1).clip(1)  # [B]
         rows = np.arange(context) + (context - lengths)[:, None]  # [B, H]
         rows = rows.clip(max=context - 1) + context * np.arange(len(mask))[:, None]
-        where = torch.from_numpy(rows.ravel()).to(features.device)
-        moved = features.flatten(0, 1).index_select(0, where)  # [B * H, F]
-        known = torch.from_numpy(lengths).to(features.device)
-        return self.after_windows(moved, stride=context, lengths=known)[None]
+        row_index = torch.from_numpy(rows.ravel()).to(features.device)
+        moved = features.flatten(0, 1).index_select(0, row_index)  # [B * H, F]
+        window_lengths = torch.from_numpy(lengths).to(features.device)
+        return self.after_windows(moved, stride=context, lengths=window_lengths)[None]
 
     def after_windows(
         self, features: Tensor, stride: int = 1, lengths: Tensor | None = None
@@ -171,13 +173,13 @@ class OneBlock:
         steps = F.pad(features.T, (0, 0, 0, 1), value=1.0)  # [F, R]
         if lengths is None:
             last = steps[:, context - 1 :: stride]
-            place = self.places[context]
+            position = self.places[context]
         else:
             begins = torch.arange(len(lengths), device=lengths.device) * stride
             last = steps[:, begins + lengths - 1]
-            place = self.places[lengths]
+            position = self.places[lengths]
         first, before_attention, before_perceptron = self.norms
-        tokens = first(torch.addmm(place, last.T, self.state))
+        tokens = first(torch.addmm(position, last.T, self.state))
         tokens = tokens + self.attend(before_attention(tokens), steps, stride, lengths)
         tokens = tokens + through(self.perceptron, before_perceptron(tokens))
         return through(self.reward, tokens)[:, 0]
@@ -191,14 +193,14 @@ class OneBlock:
         length = len(self.places) - 1
         windows = steps.unfold(1, length, stride).transpose(0, 1)  # [C, F, H] without a copy
         alpha, beta = (scale[:, None] for scale in self.scales(steps, stride))  # [C, 1, 2, H]
-        asked = self.query(tokens).split(self.parts, dim=1)
-        of_features = torch.bmm(asked[0].unflatten(1, (2 * heads, -1)), windows)
+        query_parts = self.query(tokens).split(self.parts, dim=1)
+        of_features = torch.bmm(query_parts[0].unflatten(1, (2 * heads, -1)), windows)
         logits = of_features.unflatten(1, (heads, 2))  # [C, heads, 2, H]
-        logits.add_(asked[1].unflatten(1, (heads, 1, -1))).mul_(alpha)
-        logits.addcmul_(beta, asked[2][..., None, None])
+        logits.add_(query_parts[1].unflatten(1, (heads, 1, -1))).mul_(alpha)
+        logits.addcmul_(beta, query_parts[2][..., None, None])
         if lengths is not None:
-            place = torch.arange(length, device=lengths.device)
-            logits.masked_fill_((place >= lengths[:, None])[:, None, None], -torch.inf)
+            step_numbers = torch.arange(length, device=lengths.device)
+            logits.masked_fill_((step_numbers >= lengths[:, None])[:, None, None], -torch.inf)
         shares = logits.flatten(2).softmax(-1)  # [C, heads, 2 * H]
         weighted = shares.view_as(logits) * alpha
         attended = [

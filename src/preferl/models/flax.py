@@ -21,10 +21,10 @@ def load_flax(model: RewardModel, arrays: Mapping[str, Array] | Path | str) -> N
     """Put the parameters of the original networks (MR, NMR, PT) into a model of the same shape.
 
     Args:
-        model: filled in place; an `MLPReward` of one member, an `LSTMReward` or a
-            `PreferenceTransformer`, with `normalise=False` as the originals have it.
-        arrays: names such as `Dense_0/kernel` to arrays, or a `.npz` file of them. `params/` or
-            `param:` may stand before each name.
+        model: changed in place; an `MLPReward` of one member, an `LSTMReward` or a
+            `PreferenceTransformer`, with `normalise=False` as in the originals.
+        arrays: arrays by names such as `Dense_0/kernel`, or a `.npz` file of them. Names may begin
+            with `params/` or `param:`.
 
     Raises:
         CheckpointError: missing or unknown names, arrays of another shape, or a file that cannot

@@ -24,13 +24,13 @@ from preferl.models.spaces import Space, space_from_json, space_to_json
 from preferl.reading import read_object, reading
 
 SCALE = "deviation"
-"""Ending of the names of tensors by which inputs are divided."""
+"""Last part of the names of tensors that inputs are divided by."""
 
 
 class Saved(NamedTuple):
     """The contents of a folder: its JSON file, both spaces, and tensors by name."""
 
-    about: dict[str, Any]
+    description: dict[str, Any]
     spaces: tuple[Space, Space]
     tensors: dict[str, Tensor]
 
@@ -45,41 +45,48 @@ class Saved(NamedTuple):
 class NetworkFolder:
     """The layout of folders for one kind of network."""
 
-    what: str  # its name in errors
-    weights: str  # its file of tensors, by which such a folder is known
-    config: str  # its file of JSON
-    format: int = 1  # version of the layout that files name
+    what: str  # name of this kind of network in errors
+    weights: str  # name of the file of tensors; a folder that has it is of this kind
+    config: str  # name of the JSON file
+    format: int = 1  # version of the layout, which the JSON file names
 
     @contextmanager
     def saving(
-        self, path: Path | str, about: Mapping[str, Any], tensors: Mapping[str, Tensor], *of: Space
+        self,
+        path: Path | str,
+        description: Mapping[str, Any],
+        tensors: Mapping[str, Tensor],
+        *spaces: Space,
     ) -> Iterator[Path]:
         """Write a folder, all or nothing, and replace an earlier one of its kind.
 
-        The JSON file gets `about` and the spaces of observations and actions, `of`. The block may
-        put more files into the draft. A folder with other contents raises a `StorageError`.
+        The JSON file gets the `description` and the two `spaces`, of observations and actions. The
+        block may write more files into the draft. A folder with other contents raises a
+        `StorageError`.
         """
         path = Path(path)
         is_folder = path.is_dir() and any(path.iterdir())
         if is_folder and not (path / self.weights).is_file():
             raise StorageError(
                 f"{path}: expected a new or empty folder, or one that holds a {self.what}, got a "
-                "folder that holds something else. Choose another name: what is there would be "
+                "folder that holds something else. Choose another name, since the folder would be "
                 "replaced."
             )
-        spaces = zip(("observation_space", "action_space"), map(space_to_json, of), strict=True)
+        space_items = zip(
+            ("observation_space", "action_space"), map(space_to_json, spaces), strict=True
+        )
         layout = {"format": self.format, "preferl": version("preferl")}
-        written = {**layout, **about, **dict(spaces)}
+        written = {**layout, **description, **dict(space_items)}
         # Networks may share tensors, which safetensors writes only once.
-        own = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
+        own_tensors = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
         with writing(path) as draft:
             draft.mkdir()
-            save_file(own, draft / self.weights)
+            save_file(own_tensors, draft / self.weights)
             (draft / self.config).write_text(json.dumps(written, indent=2), encoding="utf-8")
             yield draft
 
     def reading(self, path: Path) -> AbstractContextManager[None]:
-        """Turn any error of the block into a `CheckpointError` about this folder."""
+        """Raise any error of reading in the block as a `CheckpointError` about this folder."""
         return reading(
             f"{self.what} {path}",
             expected=f"a folder with a whole {self.weights} and {self.config}",
@@ -87,19 +94,19 @@ class NetworkFolder:
         )
 
     def load(self, path: Path) -> Saved:
-        """Read a folder that `saving` wrote; raise `CheckpointError` of any other."""
+        """Read a folder that `saving` wrote; raise `CheckpointError` for any other."""
         with self.reading(path):
-            about = read_object(path / self.config)
+            description = read_object(path / self.config)
             tensors = load_file(path / self.weights)
-        if about.get("format") != self.format:
+        if description.get("format") != self.format:
             raise CheckpointError(
-                f"format of {path}: expected {self.format}, got {about.get('format')}. It was "
-                f"written by preferl {about.get('preferl', 'of an unknown version')}."
+                f"format of {path}: expected {self.format}, got {description.get('format')}. It "
+                f"was written by preferl {description.get('preferl', 'of an unknown version')}."
             )
         with reading(path / self.config, expected="the shape of a known model"):
-            observations = space_from_json(about["observation_space"])
-            actions = space_from_json(about["action_space"])
-        return Saved(about, (observations, actions), tensors)
+            observations = space_from_json(description["observation_space"])
+            actions = space_from_json(description["action_space"])
+        return Saved(description, (observations, actions), tensors)
 
 
 REWARD_MODEL = NetworkFolder("reward model", "model.safetensors", "config.json")
@@ -107,11 +114,11 @@ POLICY = NetworkFolder("policy", "policy.safetensors", "policy.json")
 """Folder of a policy of stable-baselines3 or of an offline learner."""
 
 
-def require_numbers(needed: int, there: int) -> None:
-    """Raise `ValueError` if a config's model needs more numbers than were saved beside it."""
-    if needed > there:
+def require_numbers(needed: int, saved: int) -> None:
+    """Raise `ValueError` if a config's model needs more numbers than were saved with it."""
+    if needed > saved:
         raise ValueError(
-            f"one of at least {needed:,} numbers beside {there:,}: they belong to different models"
+            f"one of at least {needed:,} numbers beside {saved:,}: they belong to different models"
         )
 
 
@@ -119,7 +126,7 @@ def require_numbers(needed: int, there: int) -> None:
 def bounded_network(numbers: int) -> Iterator[None]:
     """Refuse networks that are built in this block with far more parameters than were saved.
 
-    Raises `ValueError` before a parameter gets its first values: until then it takes no memory.
+    Raises `ValueError` before a parameter gets its first values, since it takes no memory before.
     """
     thread = get_ident()
     built = 0
@@ -142,33 +149,35 @@ def bounded_network(numbers: int) -> Iterator[None]:
         hook.remove()
 
 
-def require_state(what: object, got: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
+def require_state(
+    file: object, state: Mapping[str, Tensor], expected: Mapping[str, Tensor]
+) -> None:
     """Raise `CheckpointError` unless a state has the names, shapes and types that are expected.
 
-    Nothing is converted or left out; `what` is the file. Numbers must pass `require_finite`.
+    Nothing is converted or left out. Numbers must pass `require_finite`. Errors name the `file`.
     """
-    different = sorted(set(got) ^ set(expected)) or [
-        name for name, tensor in expected.items() if tensor.shape != got[name].shape
+    different = sorted(set(state) ^ set(expected)) or [
+        name for name, tensor in expected.items() if tensor.shape != state[name].shape
     ]
     if different:
         raise CheckpointError(
-            f"{what}: expected the numbers of the model that is described beside it, got other "
+            f"{file}: expected the numbers of the model that is described beside it, got other "
             f"names or shapes for {different[:3]}. The files belong to different models; restore "
             "the folder as a whole."
         )
     for name, tensor in expected.items():
-        require_finite(what, {name: got[name]}, dtype=tensor.dtype)
+        require_finite(file, {name: state[name]}, dtype=tensor.dtype)
 
 
-def require_converged(where: str, tensors: Iterable[Tensor]) -> None:
-    """Raise `DivergenceError` where numbers of a training have become NaN or infinite."""
+def require_converged(training: str, tensors: Iterable[Tensor]) -> None:
+    """Raise `DivergenceError` if tensors of a training hold NaN or infinite numbers."""
     for tensor in tensors:
         if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
-            raise DivergenceError.of(where, infinite=not bool(tensor.isnan().any()))
+            raise DivergenceError.of(training, infinite=not bool(tensor.isnan().any()))
 
 
 def require_finite(
-    what: object, tensors: Mapping[str, Tensor], *, dtype: torch.dtype | None = None
+    file: object, tensors: Mapping[str, Tensor], *, dtype: torch.dtype | None = None
 ) -> None:
     """Raise `CheckpointError` for NaN, infinity, scales not above 0, or a wrong type of number."""
     for name, tensor in tensors.items():
@@ -182,6 +191,6 @@ def require_finite(
         else:
             continue
         raise CheckpointError(
-            f"{what}, {name}: {problem}. The training that wrote it diverged, or the file is "
+            f"{file}, {name}: {problem}. The training that wrote it diverged, or the file is "
             "damaged."
         )

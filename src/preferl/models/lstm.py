@@ -44,9 +44,9 @@ class LSTMReward(ConfiguredReward):
         # The recurrence must not begin with padding, so steps move to the front and back again.
         step = torch.arange(mask.shape[1], device=mask.device)
         missing = mask.shape[1] - mask.sum(1, keepdim=True)  # [B, 1]
-        ahead = (step + missing).clamp(max=mask.shape[1] - 1)  # [B, L]
+        shifted = (step + missing).clamp(max=mask.shape[1] - 1)  # [B, L]
         behind = (step - missing).clamp(min=0)
-        inputs = self.before(features.gather(1, ahead[..., None].expand_as(features)))
+        inputs = self.before(features.gather(1, shifted[..., None].expand_as(features)))
         rewards = self.reward(inputs, self.lstm(inputs)).gather(1, behind)[None]
         return RewardOutput(rewards, self.pool(rewards, mask))
 
@@ -67,8 +67,8 @@ class LSTMReward(ConfiguredReward):
 
     def reward(self, inputs: Tensor, hidden: Tensor) -> Tensor:
         """Compute rewards `[...]` from the LSTM's inputs and outputs, `[..., width / 2]` each."""
-        both = torch.cat([inputs, hidden.to(inputs.dtype)], dim=-1)
-        return self.output(self.after(both))[..., 0].float()  # type: ignore[no-any-return]
+        hidden_pair = torch.cat([inputs, hidden.to(inputs.dtype)], dim=-1)
+        return self.output(self.after(hidden_pair))[..., 0].float()  # type: ignore[no-any-return]
 
 
 @final

@@ -63,13 +63,13 @@ def check_spaces(
     """
 
     def check(name: str, space: Space, array: Any) -> None:
-        named = f"{name} of the {what}"
-        got = sorted(array) if isinstance(array, Mapping) else f"shape {tuple(array.shape[1:])}"
+        array_name = f"{name} of the {what}"
+        actual = sorted(array) if isinstance(array, Mapping) else f"shape {tuple(array.shape[1:])}"
         expected = sorted(space) if isinstance(space, spaces.Dict) else f"shape {space.shape}"
-        if got != expected:
+        if actual != expected:
             raise SpaceError(
-                f"{named}: expected {expected} as the reward model was built for, got {got}. Use "
-                "the data or environment that the model belongs to."
+                f"{array_name}: expected {expected} as the reward model was built for, got "
+                f"{actual}. Use the data or environment that the model belongs to."
             )
         if isinstance(space, spaces.Dict):
             for key, part in space.items():
@@ -79,8 +79,8 @@ def check_spaces(
             strange = (array < space.start) | (array >= space.start + size)
             if strange.any():
                 raise SpaceError(
-                    f"{named}: expected values of {space}, got {array[strange].ravel()[0]}. Build "
-                    "the model for a space that holds all values."
+                    f"{array_name}: expected values of {space}, got {array[strange].ravel()[0]}. "
+                    "Build the model for a space that holds all values."
                 )
 
     check("observations", expected_observations, observations)
@@ -109,11 +109,13 @@ def can_read(model: Space, given: Space) -> bool:
         return False
     if not isinstance(model, spaces.Discrete | spaces.MultiDiscrete):
         return isinstance(given, Numbers)
-    known = _range(model)
-    asked = _range(given)
-    if known is None or asked is None:
+    model_range = _range(model)
+    given_range = _range(given)
+    if model_range is None or given_range is None:
         return False
-    return bool((asked[0] >= known[0]).all() and (asked[1] <= known[1]).all())
+    return bool(
+        (given_range[0] >= model_range[0]).all() and (given_range[1] <= model_range[1]).all()
+    )
 
 
 def _is_bytes(space: Space) -> bool:
@@ -163,12 +165,12 @@ def infer_spaces(observations: Observations, actions: Array) -> tuple[Space, Spa
         if not np.issubdtype(array.dtype, np.integer):
             return spaces.Box(-np.inf, np.inf, array.shape[1:], array.dtype)
         if array.ndim <= 2:
-            least = np.minimum(array.min(axis=0), 0).astype(object)  # differences may overflow
-            size = array.max(axis=0).astype(object) - least + 1
+            lowest = np.minimum(array.min(axis=0), 0).astype(object)  # differences may overflow
+            size = array.max(axis=0).astype(object) - lowest + 1
             if np.sum(size) <= MOST_CATEGORIES:
                 if array.ndim == 1:
-                    return spaces.Discrete(int(size), start=int(least))
-                return spaces.MultiDiscrete(size.astype(np.int64), start=least.astype(np.int64))
+                    return spaces.Discrete(int(size), start=int(lowest))
+                return spaces.MultiDiscrete(size.astype(np.int64), start=lowest.astype(np.int64))
         limits = np.iinfo(array.dtype)
         return spaces.Box(limits.min, limits.max, array.shape[1:], array.dtype)
 
@@ -220,15 +222,15 @@ def space_to_json(space: Space) -> dict[str, Any]:
             return {"kind": "MultiBinary", "n": np.asarray(space.n).tolist()}
         case spaces.Box():
             bounds = {"low": _bound(space.low), "high": _bound(space.high)}
-            about = {"kind": "Box", **bounds, "shape": list(space.shape)}
+            description = {"kind": "Box", **bounds, "shape": list(space.shape)}
         case spaces.Discrete():
-            about = {"kind": "Discrete", "n": int(space.n), "start": int(space.start)}
+            description = {"kind": "Discrete", "n": int(space.n), "start": int(space.start)}
         case spaces.MultiDiscrete():
             numbers = {"nvec": space.nvec.tolist(), "start": space.start.tolist()}
-            about = {"kind": "MultiDiscrete", **numbers}
+            description = {"kind": "MultiDiscrete", **numbers}
         case _:
             raise SpaceError(f"space: expected a space that models know, got {space}.")
-    return about | {"dtype": str(space.dtype)}
+    return description | {"dtype": str(space.dtype)}
 
 
 def space_from_json(data: dict[str, Any]) -> Space:

@@ -94,7 +94,8 @@ class PreferenceTransformer(ConfiguredReward):
     def trace(self, features: Tensor, lengths: Tensor) -> Tensor:
         """Compute rewards as in `RewardModel`, with one pass for windows at an episode's beginning.
 
-        All other windows are computed one by one, or by an engine.
+        Later windows, which no longer begin with the episode, are computed one by one, or by an
+        engine.
         """
         engine = self._engine()
         late = partial(engine.full_windows, features) if engine else None
@@ -112,7 +113,7 @@ class PreferenceTransformer(ConfiguredReward):
         return self._engine() or self.judge_last
 
     def _engine(self) -> Any:
-        """Return the faster engine for the same numbers; None if missing, or for several blocks."""
+        """Return the engine that computes the same faster; None if missing, or for many blocks."""
         if len(self.blocks) > 1 or ENGINE not in ENGINES:
             return None
         return ENGINES.load(ENGINE)(self)
@@ -155,8 +156,8 @@ class PreferenceTransformer(ConfiguredReward):
                 f"steps per window: expected at most {self.time_embed.num_embeddings - 1}, got "
                 f"{mask.shape[1]}. Build the model with a longer context, or more positions."
             )
-        # Where all windows have the same real steps, a GPU need not sum the gradients of each place
-        # over windows by a sort; on a processor, its numbers would be rounded in another order.
+        # If all windows have the same real steps, a GPU is spared sorting to sum the gradients of
+        # each place over windows. On a processor, that would only change the rounding.
         real = mask[:1] if mask.is_cuda and mask.stride(0) == 0 else mask
         place = self.time_embed(real.cumsum(1))[:, :, None]  # [B or 1, L, 1, W], row 0 for padding
         # One product writes actions and states where they belong.

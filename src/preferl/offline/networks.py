@@ -16,15 +16,15 @@ update = partial(adam, fused=True, amsgrad=False, maximize=False, weight_decay=0
 
 @final
 class Networks:
-    """`N` perceptrons of the same sizes, with ReLU between their layers, and their Adam.
+    """`N` perceptrons of the same sizes, with ReLU between their layers, and their optimiser Adam.
 
     A lower precision applies to the products between hidden layers, which are nearly all of the
     arithmetic; everything else, and the parameters, keep 32 bits. Adam (Kingma and Ba 2015; betas
-    0.9 and 0.999, epsilon 1e-8) works number by number, so that no network's updates depend on
-    another network.
+    0.9 and 0.999, epsilon 1e-8) treats each number separately, so that no network's updates depend
+    on another network.
 
-    The last layer is transposed: its weights are `[N, out, in]` and its outputs `[N, out, B]`. It
-    has few outputs, and products with few columns are many times slower than with few rows.
+    The last layer is transposed: its weights are `[N, out, in]` and its outputs `[N, out, B]`,
+    since it has few outputs, and products with few columns are far slower than with few rows.
     `parameters` are `weight_0` `[N, in, out]`, `bias_0` `[N, 1, out]` and so on, and `extra`.
     """
 
@@ -59,7 +59,7 @@ class Networks:
 
     @torch.no_grad()
     def initialise(self, network: int, generator: torch.Generator) -> None:
-        """Fill one network: weights orthogonal with gain √2, the last layer's too; biases 0."""
+        """Initialise one network: all weights orthogonal with gain √2, biases 0."""
         for name, tensor in self.parameters.items():
             if name.startswith("weight"):
                 drawn = torch.empty(tensor.shape[1:])  # orthogonal either way round

@@ -210,10 +210,10 @@ class Minibatches:
 
     def __call__(self, update: int) -> Batch:
         """Return the minibatches of one update; they are valid until the next call."""
-        block, place = divmod(update, BLOCK)
+        block, row = divmod(update, BLOCK)
         if block != self._block:
             self._draw(block)
-        return Batch(*(part[place] for part in self._drawn))
+        return Batch(*(part[row] for part in self._drawn))
 
     def _draw(self, block: int) -> None:
         """Draw and gather a block: `[BLOCK, S, B, ...]`."""
@@ -245,16 +245,16 @@ def drawn_rows(
 
     Both depend on each agent's seed, the number of the draw, and the stream alone.
     """
-    drawn = []
-    others = []
+    rows_drawn = []
+    other_rows = []
     for seed in seeds:
         entropy = [seed, number, stream] if stream else [seed, number]
         words = np.random.SeedSequence(entropy).generate_state(BLOCK + 1, np.uint64)
-        first, *more = (int(word >> np.uint64(1)) for word in words)
+        first, *more_words = (int(word >> np.uint64(1)) for word in words)
         generator.manual_seed(first)
-        drawn.append(torch.randint(rows, shape, generator=generator, device=generator.device))
-        others.append(more)
-    return torch.stack(drawn), others
+        rows_drawn.append(torch.randint(rows, shape, generator=generator, device=generator.device))
+        other_rows.append(more_words)
+    return torch.stack(rows_drawn), other_rows
 
 
 def _gathered(source: Tensor, rows: Tensor) -> Tensor:

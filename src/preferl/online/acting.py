@@ -55,9 +55,9 @@ def task_environments(
     `RecordsStates`. With `pictures` they can be drawn.
     """
     wrap = RecordsStates if states else None
-    drawn = {"render_mode": "rgb_array"}
-    make = partial(task_env(env), **(drawn if pictures else {}))
-    return make_environments(make, count, seed=seed, wrap=wrap, vec_env=vec_env)
+    render_options = {"render_mode": "rgb_array"}
+    environment_factory = partial(task_env(env), **(render_options if pictures else {}))
+    return make_environments(environment_factory, count, seed=seed, wrap=wrap, vec_env=vec_env)
 
 
 def has_states(env: Environment) -> bool:
@@ -99,35 +99,37 @@ def act(
     """
     recording = Recording(venv.observation_space, venv.action_space, venv.num_envs)
     observations: Any = venv.reset()
-    wanted = venv.num_envs if episodes is None else episodes
-    acting = np.arange(venv.num_envs) < wanted
+    episode_count = venv.num_envs if episodes is None else episodes
+    acting = np.arange(venv.num_envs) < episode_count
     ended = 0
     recording.begin(
-        observations, which=acting, states=stack_states(venv.reset_infos) if states else None
+        observations, environments=acting, states=stack_states(venv.reset_infos) if states else None
     )
-    taken = rollout(policy, venv, deterministic=deterministic, observations=observations)
+    step_iterator = rollout(policy, venv, deterministic=deterministic, observations=observations)
     while acting.any() and (whole or recording.steps < steps):
-        step = next(taken)
+        step = next(step_iterator)
         infos = list(step.infos)
-        over = np.flatnonzero(step.dones & acting)
-        seen = stack_states(present_infos(venv, step.dones, infos)) if states else None
+        ended_now = np.flatnonzero(step.dones & acting)
+        stacked_states = stack_states(present_infos(venv, step.dones, infos)) if states else None
         recording.act(step.actions)
-        recording.advance(step.following, step.rewards, states=seen, success=successes(infos))
-        if not len(over):
+        recording.advance(
+            step.following, step.rewards, states=stacked_states, success=successes(infos)
+        )
+        if not len(ended_now):
             continue
-        recording.end(over, *outcomes([infos[v] for v in over]))
-        again = step.dones & acting
+        recording.end(ended_now, *outcomes([infos[v] for v in ended_now]))
+        restarting = step.dones & acting
         if episodes is None:
-            again &= recording.steps < steps
+            restarting &= recording.steps < steps
         else:  # those under way were begun as well
-            again &= np.cumsum(again) <= episodes - ended - np.count_nonzero(acting)
-        recording.begin(which=again)
-        acting = (acting & ~step.dones) | again
-        ended = ended + len(over)
+            restarting &= np.cumsum(restarting) <= episodes - ended - np.count_nonzero(acting)
+        recording.begin(environments=restarting)
+        acting = (acting & ~step.dones) | restarting
+        ended = ended + len(ended_now)
         if on_progress is not None and episodes is None:
             on_progress(min(recording.steps, steps), steps)
         elif on_progress is not None:
-            on_progress(ended, wanted)
+            on_progress(ended, episode_count)
     recorded = recording.take(unfinished="cut")
     return join([] if recorded is None else [recorded])
 
@@ -175,8 +177,8 @@ def load_actor(
 
 def _normalised(path: Path, actor: BaseAlgorithm, statistics: Path | str | None) -> Policy:
     """Return an actor of raw observations, by the given statistics or those beside its file."""
-    beside = [path.with_name(name) for name in BESIDE if path.with_name(name).is_file()]
-    file = Path(statistics) if statistics is not None else next(iter(beside), None)
+    statistics_files = [path.with_name(name) for name in BESIDE if path.with_name(name).is_file()]
+    file = Path(statistics) if statistics is not None else next(iter(statistics_files), None)
     if file is None:
         if learned_normalised(actor):
             raise CheckpointError(

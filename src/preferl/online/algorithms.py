@@ -111,16 +111,16 @@ def any_algorithm(
     """Build an algorithm of the class `module:Class` with settings of its constructor.
 
     Args:
-        policy: by name, as the class knows it.
-        env: what it acts in.
-        algorithm: of stable-baselines3, sb3_contrib or sbx.
-        settings: what the class takes, by name; lists become tuples, which text cannot hold.
-        policy_kwargs: of the policy; those in `settings` come on top.
-        **own: what this library sets: `seed` and `device`.
+        policy: name of the policy, as the class knows it.
+        env: the environment it acts in.
+        algorithm: `module:Class` of stable-baselines3, sb3_contrib or sbx.
+        settings: arguments of the class by name; lists become tuples, which files cannot hold.
+        policy_kwargs: arguments of the policy; those in `settings` take precedence.
+        **own: arguments that this library sets: `seed` and `device`.
 
     Raises:
-        ConfigError: a package that is not installed, no class of an algorithm, or settings that it
-            does not take.
+        ConfigError: the package is not installed, the name is no algorithm, or it does not take the
+            settings.
     """
     cls: Any = algorithm_class(algorithm)
     arguments: dict[str, Any] = {
@@ -159,7 +159,7 @@ def algorithm_class(name: str) -> type[BaseAlgorithm]:
     """Import the algorithm that `module:Class` names, of a package that `preferl.trust` admits.
 
     Raises:
-        ConfigError: a module that may not be imported or is not installed, or no algorithm there.
+        ConfigError: the module may not be imported or is not installed, or has no such algorithm.
 
     >>> algorithm_class("stable_baselines3:TD3").__name__
     'TD3'
@@ -201,15 +201,16 @@ def make_environments(
     """Make copies of an environment with consecutive seeds, each in a monitor and in `wrap`.
 
     Args:
-        env: as of `preferl.envs.config.EnvConfig`; of a run's settings, `env_factory(config)`.
-        count: `V`.
-        seed: of the first copy; each later one adds 1.
+        env: the environment, as in `preferl.envs.config.EnvConfig`, or `env_factory(config)` of a
+            run's settings.
+        count: `V`, the number of copies.
+        seed: seed of the first copy; each later one adds 1.
         wrap: wraps each copy last.
         vec_env: "dummy" steps them in turn, "subproc" each in a process of its own, for which a
             script needs `if __name__ == "__main__":`.
 
     Raises:
-        ConfigError: no such environment, fewer than one copy, or a process that ended.
+        ConfigError: there is no such environment, fewer than one copy, or a process has ended.
     """
     require_in("environments", count, 1, float("inf"))
     require_one_of("vec_env", vec_env, VecEnvKind)
@@ -226,12 +227,12 @@ def make_environments(
 
 
 def normalised(env: VecEnv) -> VecNormalize:
-    """Let an agent see observations in running deviations from their running means.
+    """Normalise observations by their running mean and deviation, by `VecNormalize`.
 
-    Rewards are not normalised. Of a dictionary, all arrays but pictures are.
+    Rewards are not normalised. In a dictionary, all arrays except pictures are.
 
     Raises:
-        ConfigError: nothing there to normalise.
+        ConfigError: there are no observations to normalise.
     """
     space = env.observation_space
     parts = space.spaces if isinstance(space, spaces.Dict) else {"": space}
@@ -250,7 +251,7 @@ def normalised(env: VecEnv) -> VecNormalize:
 class SmallPictures(BaseFeaturesExtractor):
     """Two convolutions and a dense layer, for pictures of at most 35 pixels on a side.
 
-    They have their channels first, as stable-baselines3 turns them.
+    Channels come first, since stable-baselines3 transposes pictures.
     """
 
     def __init__(self, observation_space: spaces.Box, features_dim: int = 64) -> None:
@@ -277,7 +278,7 @@ class SmallPictures(BaseFeaturesExtractor):
 class PicturesByKey(BaseFeaturesExtractor):
     """Features of a dictionary: convolutions for pictures, and other arrays unchanged.
 
-    Pictures may have any size; stable-baselines3's own extractor takes no small ones.
+    Pictures may have any size; stable-baselines3's own extractor refuses small ones.
     """
 
     def __init__(self, observation_space: spaces.Dict) -> None:

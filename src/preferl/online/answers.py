@@ -26,10 +26,10 @@ from preferl.printing import get_logger
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray
 from preferl.store.clips import clip_ids
 from preferl.store.feedback import Answered, StoredFeedback
+from preferl.training.annotator_trust import NOBODY, fit_trust
 from preferl.training.places import AnswerPlaces
 from preferl.training.reward_function import RewardFunction
 from preferl.training.reward_trainer import RewardTrainer
-from preferl.training.trust import NOBODY, fit_trust
 
 LOGGER = get_logger(__name__)
 
@@ -102,7 +102,7 @@ def numbered(feedback: Feedback) -> Answered:
         FeedbackError: nothing has been answered yet.
     """
     if isinstance(feedback, StoredFeedback):
-        return feedback.answered()
+        return feedback.answers()
     answers = feedback.comparisons()
     forgotten = 0
     if isinstance(feedback, InstantFeedback):

@@ -1,4 +1,4 @@
-"""Callbacks of stable-baselines3: newer rewards, unusual clips and checkpoints between rollouts."""
+"""Callbacks of stable-baselines3: new rewards, exploration and checkpoints between rollouts."""
 
 import signal
 import threading
@@ -40,31 +40,34 @@ LOGGER = get_logger(__name__)
 class FeedbackCallback(BaseCallback):
     """Gives the agent in a `FeedbackVecEnv` the newest learned reward before each rollout.
 
-    A new reward relabels the whole replay buffer of an off-policy algorithm. The first one resets
-    its critic if that has learned on the bonus for new states (`before="entropy"`). If what the
-    buffer stores is not what rewards are computed from, `learn` raises `SpaceError` at its start.
+    With a new reward, the whole replay buffer of an off-policy algorithm is relabelled. The first
+    reward resets the critic if that has learned on the bonus for new states (`before="entropy"`).
+    If the buffer stores other observations than rewards are computed from, `learn` raises
+    `SpaceError` at its start.
 
-    A trained agent shows people the same clips again and again. Where clips are collected, a random
+    A trained agent shows people the same clips again and again. While clips are collected, a random
     policy therefore takes over now and then between two rollouts. Nothing is learned from those
     steps, and new episodes begin after them. The loop in one process does the same.
 
-    An on-policy algorithm needs no reward before its rollout is over. The rewards of all its steps
-    are computed in one batch then, equal to within rounding, in a fraction of the time; until then
-    `step` gives zeros. Rewards are computed at each step where anything between environment and
-    algorithm looks at them: `VecNormalize(norm_reward=True)`, `VecMonitor`, a wrapper not of SB3.
+    An on-policy algorithm needs no reward before its rollout is over. So the rewards of all its
+    steps are computed in one batch then, which takes a fraction of the time and differs only by
+    rounding; until then `step` gives zeros. Rewards are computed at each step if anything between
+    environment and algorithm reads them: `VecNormalize(norm_reward=True)`, `VecMonitor`, or a
+    wrapper that is not SB3's.
 
     Args:
-        exploration_fraction: share of all steps in which the random policy takes over; not counted
-            among those that the algorithm was asked for. .05 shows a few unusual clips per round.
-        random_probability: see `ExplorationPolicy`, as `switch_probability`.
-        compute_rewards: once per "rollout", or at each "step", for callbacks that look at these.
-        wait: read the disk before each rollout, instead of what was read in the background: the
-            newest reward is then always used, and the agent waits for the disk.
-        seed: of what is random in it.
-        verbose: as SB3 has it.
+        exploration_fraction: share of all steps in which the random policy takes over. They are
+            added to the steps that the algorithm makes. .05 gives a few unusual clips per round.
+        random_probability, switch_probability: see `ExplorationPolicy`.
+        compute_rewards: once per "rollout", or at each "step", for callbacks that read rewards.
+        wait: whether to read the disk before each rollout, instead of using what was read in the
+            background. The newest reward is then always used, but the agent waits for the disk.
+        seed: seed of the exploration.
+        verbose: SB3's level of messages.
 
     Raises:
-        ConfigError: a share or probability out of its range, or another word for `compute_rewards`.
+        ConfigError: a share or probability is out of its range, or `compute_rewards` is another
+            word.
     """
 
     def __init__(
@@ -97,7 +100,7 @@ class FeedbackCallback(BaseCallback):
         buffer = replay_of(self.model)
         if buffer is not None:
             require_relabelling(buffer)
-            # Now, not hours later with the first reward.
+            # Checked now, not hours later with the first reward.
             if self._env.core.computer.reader is not None:
                 require_spaces_held(buffer, self._env.observation_space, self._env.action_space)
         if self._env.just_reset:  # by `learn`, unless it was asked to go on
@@ -149,7 +152,7 @@ class FeedbackCallback(BaseCallback):
         stretch = 4 * self._env.core.config.segment_length  # a shorter one has few clips
         if due < stretch * env.num_envs:
             return
-        # Drawn from what is counted, so that a run which goes on draws as one that never stopped.
+        # Seeded by the steps so far, so that a resumed run draws like an uninterrupted one.
         rng = np.random.default_rng([self._seed, explored])
         policy = ExplorationPolicy(agent, env.action_space, rng, *self._probabilities)
 
@@ -172,27 +175,29 @@ class FeedbackCallback(BaseCallback):
 
 @final
 class SaveRunCallback(BaseCallback):
-    """Writes a checkpoint every so many steps, between two rollouts, and one at the end.
+    """Writes a checkpoint between two rollouts, every so many steps, and one at the end.
 
-    A run that was killed goes on from the last one: see `resume_run`. A run that a callback stopped
-    within a rollout is not saved there, since half a rollout is not kept. Where a disk is full or
-    away, or the checkpoint before is damaged, a warning is logged, and learning goes on.
+    A killed run goes on from the last checkpoint: see `resume_run`. If a callback stops the run
+    within a rollout, no checkpoint is written there, since half a rollout cannot be saved. If the
+    disk is full or away, or the last checkpoint is damaged, a warning is logged, and learning goes
+    on.
 
-    The first Ctrl-C finishes the current rollout and the learning from it, saves, and interrupts
-    then; a second one interrupts at once. A script's own handling of Ctrl-C stays as it is, and so
-    does Ctrl-C with `SubprocVecEnv`, whose environments end by it themselves.
+    The first Ctrl-C finishes the current rollout and the learning from it, saves the run, and then
+    interrupts it; a second one interrupts at once. If a script handles Ctrl-C itself, nothing
+    changes, nor with `SubprocVecEnv`, whose environments end at Ctrl-C.
 
     Args:
-        folder: of this run's checkpoints alone.
-        every: environment steps from one to the next, at least. 10,000 cost little beside
-            learning; what comes after the last one is repeated.
+        folder: folder that holds only this run's checkpoints.
+        every: fewest environment steps between two checkpoints. 10,000 cost little compared with
+            learning; a resumed run repeats the steps after the last checkpoint.
         say: gets a line about what Ctrl-C does; the terminal by default.
-        verbose: as SB3 has it.
+        verbose: SB3's level of messages.
 
     Raises:
-        CheckpointError: with `learn`, a folder whose newest checkpoint is damaged.
-        ConfigError: less than one step; with `learn`, a folder whose run has come further.
-        StorageError: with `learn`, a folder that holds something else, or cannot be read.
+        CheckpointError: at the start of `learn`, the folder's newest checkpoint is damaged.
+        ConfigError: `every` is below 1; or, at the start of `learn`, the folder's run has made more
+            steps.
+        StorageError: at the start of `learn`, the folder holds something else, or cannot be read.
     """
 
     def __init__(
@@ -241,7 +246,7 @@ class SaveRunCallback(BaseCallback):
     def _on_training_end(self) -> None:
         if signal.getsignal(signal.SIGINT) == self._interrupt:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        if self._interrupted:  # as it came to its end by itself
+        if self._interrupted:  # in the last rollout
             self._save_and_leave()
         if self._between and self.model.num_timesteps > self._tried:
             self._save()
@@ -252,7 +257,7 @@ class SaveRunCallback(BaseCallback):
         frames = () if frame is None else (outer for outer, _ in walk_stack(frame))
         learns = [f for f in frames if f.f_code.co_name == "learn"]
         if not any(learn.f_locals.get("self") is self.model for learn in learns):
-            signal.default_int_handler(number, frame)  # it ended by an error, unknown to callbacks
+            signal.default_int_handler(number, frame)  # `learn` has ended by an error already
         self._interrupted = True
         with suppress(RuntimeError):  # a line that was being written cannot be cut by another one
             self._say(

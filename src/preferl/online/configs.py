@@ -20,7 +20,7 @@ from preferl.training.configs import RewardTrainerConfig, require_validation
 from preferl.trust import admitted
 
 WRITING: Final = ("tensorboard_log",)
-"""Settings by which an algorithm would write to a place that a file of settings names."""
+"""Settings of an algorithm that name files to write; a file of settings must not have them."""
 
 LINEAR: Final = "lin_"
 """Prefix of a text for a number that falls to 0 over the run, as in RL Zoo."""
@@ -44,19 +44,21 @@ class PPOConfig:
         n_steps: steps of each environment per rollout.
         batch_size: steps per gradient step.
         n_epochs: passes over each rollout.
-        learning_rate: of Adam; "lin_0.001" falls from that number to 0 over the run, after which
-            the policy no longer changes from one rollout to the next.
+        learning_rate: learning rate of Adam; "lin_0.001" falls from that number to 0 over the run,
+            so that the policy settles at the end.
         gamma: discount of future rewards.
         gae_lambda: trade-off of bias and variance in advantages.
         clip_range: how far a policy may move per rollout; "lin_0.2" falls to 0.
-        clip_range_vf: how far a value may move per rollout, in units of returns; None is free.
-        normalize_advantage: to mean 0 and deviation 1 in each minibatch.
-        ent_coef: bonus for randomness.
-        vf_coef: weight of the values' loss beside the policy's.
-        max_grad_norm: longest gradient; longer ones are shortened.
+        clip_range_vf: how far a value may move per rollout, in units of returns; None sets no
+            limit.
+        normalize_advantage: whether advantages have mean 0 and deviation 1 in each minibatch.
+        ent_coef: weight of the entropy bonus in the loss.
+        vf_coef: weight of the value loss relative to the policy loss.
+        max_grad_norm: largest norm of the gradient; larger gradients are scaled down.
         use_sde: state-dependent exploration (Raffin et al. 2021), smooth over steps.
         sde_sample_freq: steps between new exploration noise; -1 once per rollout.
-        target_kl: divergence from the rollout's policy that ends its passes early; None never.
+        target_kl: KL divergence from the rollout's policy that ends its passes early; None never
+            ends them.
         hidden: units of each hidden layer of policy and value function.
     """
 
@@ -96,19 +98,19 @@ class SACConfig:
         learning_starts: random steps before learning.
         batch_size: steps per gradient step.
         train_freq: vector steps between updates.
-        gradient_steps: updates each time; -1 as many as steps were taken.
-        learning_rate: of Adam; "lin_0.001" falls from that number to 0 over the run.
+        gradient_steps: gradient steps per update; -1 makes as many as steps were taken.
+        learning_rate: learning rate of Adam; "lin_0.001" falls from that number to 0 over the run.
         gamma: discount of future rewards.
         tau: share of the target network replaced per update.
         n_steps: rewards that are summed before values are bootstrapped; only 1 where observations
             are dictionaries.
-        ent_coef: bonus for randomness; "auto" learns it, "auto_0.1" from .1 on.
-        target_entropy: of the policy, by which that is learned; "auto" is minus the number of
-            actions.
-        target_update_interval: updates between those of the target network.
+        ent_coef: entropy coefficient (temperature); "auto" learns it, "auto_0.1" beginning at .1.
+        target_entropy: the policy's entropy that a learned coefficient aims at; "auto" is minus the
+            number of action dimensions.
+        target_update_interval: gradient steps between two updates of the target network.
         use_sde: state-dependent exploration (Raffin et al. 2021), smooth over steps.
         sde_sample_freq: steps between new exploration noise; -1 once per rollout.
-        use_sde_at_warmup: also before learning, in place of random steps.
+        use_sde_at_warmup: whether to use it before learning, too, in place of random steps.
         hidden: units of each hidden layer of policy and critics.
     """
 
@@ -159,13 +161,13 @@ class SB3Config:
         policy: name of its policy, such as `MlpLstmPolicy`; None chooses by the observations
             among `MlpPolicy`, `CnnPolicy` and `MultiInputPolicy`.
         hidden: units of each hidden layer; None leaves it to the algorithm.
-        settings: what else its constructor takes, by name; lists stand for tuples, and "lin_0.001"
-            for a number that falls to 0. Layers and learning rates have the algorithm's own
-            defaults.
+        settings: other arguments of its constructor, by name; lists stand for tuples, and
+            "lin_0.001" for a number that falls to 0. The algorithm's own defaults hold for all
+            others.
 
     Raises:
-        ConfigError: not such a name, a module that may not be imported, or settings that write
-            files.
+        ConfigError: the name is no `module:Class`, its module may not be imported, or settings
+            write files.
     """
 
     algorithm: str = "stable_baselines3:TD3"
@@ -222,8 +224,8 @@ Before = Literal["zero", "entropy"]
 
 
 MOST_COUNTED: Final = 1_000_000
-"""Queries, iterations or episodes of an evaluation, beyond which a run is a slip of the keyboard:
-a plan and the clips of all queries have to fit into memory."""
+"""Most queries, iterations or episodes of an evaluation: a larger number is taken for a slip of the
+keyboard, since the plan and the clips of all queries have to fit into memory."""
 
 
 @final
@@ -267,73 +269,76 @@ class WarmStartConfig:
 
 @dataclass(frozen=True)
 class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come first
-    """A whole run of learning from preferences while acting.
+    """Settings of a run of learning from preferences while acting.
 
     Attributes:
         environments: how many copies act in parallel.
         vec_env: "dummy" steps the copies in turn, "subproc" each in a process of its own, which
-            is faster where a step takes milliseconds. Scripts then need
+            is faster if a step takes milliseconds. Scripts then need
             `if __name__ == "__main__":`.
-        steps: environment steps in all, exploration included; 0, with 0 `initial_steps`, where
-            queries are about recorded episodes alone (see `learn_from_preferences`).
-        comparisons: queries in all; 0 where a warm start is all that is learned from.
-        iterations: times the policy learns; queries are put before the first and between them.
-        initial_steps: of the untrained policy, about which the first queries are.
-        initial_fraction: share of the queries that are put then.
-        initial_epochs: passes of the first fit, which has the most to learn; None as any other.
+        steps: environment steps in all, exploration included. 0, with `initial_steps` of 0, asks
+            only about recorded episodes (see `learn_from_preferences`).
+        comparisons: queries in all; 0 if the run learns only from a warm start.
+        iterations: how many times the policy learns; queries are asked before the first time and
+            between two of them.
+        initial_steps: steps of the untrained policy, which the first queries are about.
+        initial_fraction: share of the queries that are asked before the policy learns.
+        initial_epochs: passes of the first fit, which has the most to learn; None makes as many as
+            in any other fit.
         schedule: how the other queries are spread; `learn_from_preferences` takes functions, too.
         algorithm: what improves the policy. None chooses by the spaces: SAC where actions are
             continuous, with half an update per step, and PPO elsewhere and for pictures; see
             `preferl.online.algorithms.suited_algorithm`.
-        final_queries: whether queries are put after the last learning, too, for a last fit: the
-            saved reward then knows what the agent has come to, but the agent has not learned from
-            these answers. By default it has learned from every answer.
-        normalise_observations: whether the policy sees observations less their running mean, in
-            running deviations, as `VecNormalize` of stable-baselines3 makes them. The reward model
-            and people see them as they are.
+        final_queries: whether queries are asked after the last iteration, too, for a last fit. The
+            saved reward then covers the final behaviour, but the agent has not learned from these
+            answers. By default the agent has learned from every answer.
+        normalise_observations: whether the policy gets observations normalised by running mean and
+            deviation, by stable-baselines3's `VecNormalize`. The reward model and people get them
+            unchanged.
         before: what the agent does in its `initial_steps`: with "zero" it explores and learns
             nothing; with "entropy" it learns on a bonus for new states, as in PEBBLE, which needs
-            an off-policy algorithm with a critic, such as SAC. Later it learns on that bonus until
-            an answer prefers a clip. The first learned reward resets a critic that has.
+            an off-policy algorithm with a critic, such as SAC. It goes on with that bonus until an
+            answer prefers a clip. The first learned reward then resets the critic.
         recent_share: share of each batch of the agent's updates that is drawn from the newest
             `buffer_steps`, those that queries are about; the rest is drawn from all experience, as
             by stable-baselines3. 0.5 as in QPA. It needs an algorithm with a replay buffer.
-        exploration_fraction: share of steps in which a random policy takes over now and then.
-        random_probability: of taking over, whenever it is drawn who acts.
-        switch_probability: per step, of drawing again who acts.
-        model: shape of the reward model.
+        exploration_fraction: share of steps that explore: a random policy takes over now and then.
+        random_probability: probability that the random policy acts, at each draw of who acts.
+        switch_probability: probability, per exploring step, of a new draw.
+        model: config of the reward model.
         trainer: how it is fitted.
-        teacher: answers unless a feedback of yours is given; by the environment's own reward, or
-            another one of `preferl.registry.TEACHERS`, which files name by `kind`. The default
-            never errs, so that what a run lacks is not the teacher's fault.
-        max_comparisons: answers kept, the newest; None keeps all.
+        teacher: answers the queries, unless feedback of yours is given: by the environment's own
+            reward, or another teacher of `preferl.registry.TEACHERS`, which files name by `kind`.
+            The default never errs, so that faults of a run are not the teacher's.
+        max_comparisons: how many of the newest answers are kept; None keeps all.
         warm_start: comparisons and episodes that exist already.
-        validation: share of the answers that are held out of every fit, to validate it. They stay
-            held out, by clips, as in the reward service. By default none are, and members of an
-            ensemble are validated on their out-of-bag answers. One network, which has none of
-            these, stops by the held-out ones.
-        prepare: what becomes of the answers before each fit, in this order: preparations of
-            `preferl.registry.PREPARATIONS`, which files and commands name: "rime" leaves out what
-            the reward does not believe, "surf" adds pseudo-labels.
-        pessimism: deviations over members taken off the mean; 0 is the mean.
-        exploration_bonus: deviations over members added to the mean at the first step, so that the
-            agent tries what they disagree about, as in RUNE, which has 0.05.
+        validation: share of the answers that are held out of every fit, to validate it. They are
+            held out by clips, and stay so, as in the reward service. By default none are, and
+            members of an ensemble are validated on their out-of-bag answers. A single network,
+            which has no out-of-bag answers, stops by the held-out ones.
+        prepare: what happens to the answers before each fit, in this order: preparations of
+            `preferl.registry.PREPARATIONS`, by name in files and commands. "rime" leaves out
+            answers that the reward finds unlikely, "surf" adds pseudo-labels.
+        pessimism: how many deviations over members are subtracted from their mean; 0 is the mean.
+        exploration_bonus: how many deviations over members are added to the mean at the first step,
+            so that the agent tries what members disagree about, as in RUNE, which has 0.05.
         bonus_decay: share of the bonus that each environment step takes away. A reward keeps the
             bonus of the step at which it was fitted.
         reference: the steps over which rewards are normalised: of the clips that "answers" are
             about, which change slowly, or of all recent "experience", which follows the agent.
-        reward_deviation: of the rewards, for each member before they are combined.
+        reward_deviation: standard deviation to which each member's rewards are normalised.
         centre: whether rewards have zero mean. None centres them as long as all episodes are
-            equally long. Where one ends early, a shift changes what is best: answers about clips
-            that end with their episode tell whether to survive, and the mean has to stay.
-        eval_every: environment steps from one evaluation of the policy while it learns to the next:
-            whole episodes without exploring, in environments of their own, by the true reward. None
-            makes some ten in all, 0 none.
-        eval_episodes: of each evaluation. 10 show a trend; the report evaluates by more.
-        device: of all networks: "cpu", "cuda" or "auto".
+            equally long. If some end early, a shift of the reward changes which behaviour is best,
+            so the mean is kept: answers about clips that end with their episode can tell whether to
+            survive.
+        eval_every: environment steps between two evaluations of the policy while it learns, over
+            whole episodes without exploring, in separate environments, by the true reward. None
+            makes about ten in all, 0 none.
+        eval_episodes: episodes of each evaluation. 10 show a trend; the report evaluates by more.
+        device: device of all networks: "cpu", "cuda" or "auto".
 
     Raises:
-        ConfigError: a setting out of its range, or settings that do not go together.
+        ConfigError: a setting is out of its range, or settings contradict each other.
     """
 
     env: EnvSource = "Pendulum-v1"
@@ -411,9 +416,9 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
         return replace(from_json(cls, load_preset(name)), **changes)
 
     def pessimism_after(self, steps: int) -> float:
-        """Return the deviations over members that a reward fitted after so many steps takes off.
+        """Return the pessimism, less the exploration bonus, of a reward fitted after some steps.
 
-        It is below 0 where the exploration bonus is larger than the pessimism.
+        It is below 0 while the bonus is larger than the pessimism.
 
         >>> round(OnlineConfig(exploration_bonus=0.05).pessimism_after(100_000), 4)
         -0.0184
@@ -441,13 +446,13 @@ class EvaluationConfig:
     """How a run is evaluated once it has learned.
 
     Attributes:
-        episodes: per policy, by the environment's own reward.
+        episodes: episodes per policy, which is evaluated by the environment's own reward.
         oracle: whether the same algorithm is trained on the true reward for as many steps, to see
-            what the comparisons cost.
-        queries: held-out queries about fresh experience, answered by the true return, which
-            evaluate the reward.
-        clip_steps: length of the clips before and after; 0 films nothing. Environments that draw
-            no pictures, by their `render_modes`, are not filmed.
+            how much worse learning from comparisons is.
+        queries: number of queries about new experience, answered by the true return, on which the
+            reward is evaluated.
+        clip_steps: steps of the films of the policy before and after learning; 0 films nothing.
+            Environments whose `render_modes` have no pictures are not filmed.
     """
 
     episodes: int = 50
@@ -460,11 +465,11 @@ class EvaluationConfig:
 
 
 Tier = Literal["random", "medium", "expert", "replay"]
-"""A quality of behaviour: uniformly random actions, the policy a third of the way to the best, the
-best one, and the episodes in which it was trained."""
+"""A quality of behaviour: uniformly random actions, the policy whose return is a third of the way
+to the best, the best policy, or the episodes of training."""
 
 ALL: Final = 2**62
-"""Amount of a tier that stands for all there is."""
+"""Amount of a tier that stands for all of its episodes."""
 
 Unit = Literal["episodes", "steps"]
 
@@ -483,26 +488,26 @@ class DatasetConfig(EnvConfig):
         mix: how much of each tier, such as `random:200,medium:200,expert:200,replay:100`; they
             are recorded, and lie in the data set, in this order. `replay:all` takes all episodes
             of training.
-        unit: what the mix counts. With `"steps"` a tier has at least as many, since episodes are
-            always whole.
+        unit: what the mix counts. With `"steps"` a tier may have more, since episodes are always
+            whole.
         train_steps: environment steps of training, at most.
-        target_return: training ends with the first checkpoint that is at least as good; None
-            trains to the end.
+        target_return: training ends with the first checkpoint whose mean return is at least this;
+            None trains to the end.
         checkpoint_every: steps between two checkpoints, from which training can go on and among
             which tiers are chosen. Ten thousand are ten episodes of locomotion.
-        eval_episodes: by which each checkpoint is evaluated, with its most likely actions.
-        algorithm: None takes soft actor-critic where actions are continuous, and PPO elsewhere
-            and for pictures, with stable-baselines3's settings.
-        training_environments: side by side while training; None takes one for soft actor-critic,
-            which updates after each step of all of them, and eight for PPO.
-        environments: side by side while recording.
+        eval_episodes: episodes by which each checkpoint is evaluated, with its most likely actions.
+        algorithm: settings of the algorithm. None takes soft actor-critic for continuous actions,
+            and PPO for others and for pictures, with stable-baselines3's settings.
+        training_environments: number of environments while training; None takes one for soft
+            actor-critic, which updates after each step of all of them, and eight for PPO.
+        environments: number of environments while recording.
         vec_env: "dummy" steps environments in turn, "subproc" each in a process of its own.
-        pictures: record what the environment draws at each step, for people, where no state is
+        pictures: record what the environment draws at each step, for people, if its state is not
             enough to draw it again. 1,000 steps take 8 MB.
-        deterministic: record the most likely actions, not drawn ones; a tier then covers one path.
+        deterministic: record the most likely actions, not random draws; a tier then varies less.
         policy: the expert, in place of training one: a policy folder of a preferl run, or a
             `.zip` of stable-baselines3. There is then neither a medium nor a replay tier.
-        trust_pickle: open a `.zip`, which can run whatever its maker put into it.
+        trust_pickle: open a `.zip`, which can run any code that its maker put into it.
         vecnormalize: statistics of observations for a `.zip`, as `VecNormalize.save` writes them;
             nothing in it is run. None takes `vecnormalize.pkl` or `vec_normalize.pkl` beside it.
         seed: of networks, actions and environments.
@@ -565,7 +570,6 @@ class DatasetConfig(EnvConfig):
         """Raise `ConfigError` if a tier of the mix needs more than the expert itself."""
         if not self.amounts.keys() <= {"random", "expert"}:
             raise ConfigError(
-                "mix of a policy that is there: expected random and expert alone, got "
-                f"{self.mix}. It has no training here: leave out medium and replay, or train a "
-                "policy."
+                f"mix: expected random and expert alone with a given policy, got {self.mix}. "
+                "It has no checkpoints: leave out medium and replay, or train a policy."
             )

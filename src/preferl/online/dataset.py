@@ -1,8 +1,8 @@
 """A data set of mixed quality, recorded here: train or load an expert, act, write; for many seeds.
 
-A policy is kept at each checkpoint of training. Some stand for a quality of behaviour: the best,
-and one a third of the way to it. Fu et al. 2020, "D4RL: Datasets for Deep Data-Driven Reinforcement
-Learning", mix their locomotion data in this manner.
+A policy is saved at each checkpoint of training. Two of them stand for a quality of behaviour: the
+expert has the best return, and the medium policy is a third of the way from random to it. Fu et al.
+2020, "D4RL: Datasets for Deep Data-Driven Reinforcement Learning", mix their data like this.
 """
 
 import shutil
@@ -54,7 +54,7 @@ CURVES: Final = (MetricCurve("Return of checkpoints", "return", ("eval/mean_rewa
 """Metrics that the summary of a run draws."""
 
 OnProgress = Callable[[str, int, int], None]
-"""Called with the present work in a few words, how much of it is done, and how much there is."""
+"""Called with the name of the stage, how much of it is done, and how much there is in all."""
 
 RUN: Final = "run"
 """The folder of a recording of one seed, within that of its unit."""
@@ -66,7 +66,7 @@ SEEDS: Final[Mapping[str, int]] = {
     "checkpoints": 30_000,
     "references": 40_000,
 }
-"""Seeds of the first episode of tiers and evaluations, less the run's; training has others."""
+"""Added to the run's seed, these are the seeds of the first episodes of tiers and evaluations."""
 
 
 def record_dataset(
@@ -94,13 +94,14 @@ def record_dataset(
         minari: id of a Minari data set that is written as well, such as `mine/cheetah/mixed-v0`.
         report_to: where metrics of training go: some of `jsonl`, `tensorboard`, `wandb`.
         resume: go on with the recording that is in `out`, which must have the same settings.
-        on_progress: called with what is done, how far it is, and how far it goes.
+        on_progress: called with the name of the stage, how much of it is done, and how much there
+            is in all.
 
     Returns:
-        What `result.json` holds; after Ctrl-C only `interrupted` and what was being done.
+        The contents of `result.json`; after Ctrl-C only `interrupted` and the stage it was in.
 
     Raises:
-        CheckpointError: a policy, or what is there of a training, that is damaged.
+        CheckpointError: a policy or a checkpoint of training is damaged.
         ConfigError: an unknown environment, a run to resume that has other settings, or no
             checkpoint that could be medium.
         DataError: a Minari id that is malformed or taken.
@@ -123,7 +124,7 @@ def record_dataset(
         try:
             return recording.run(folder, minari)
         except KeyboardInterrupt:
-            return {"interrupted": True, "stage": recording.doing}
+            return {"interrupted": True, "stage": recording.stage}
 
 
 def _require_recordable(
@@ -134,7 +135,7 @@ def _require_recordable(
     report_to: Sequence[str],
     resume: bool,
 ) -> None:
-    """Raise now, before what takes long, the errors that recording would raise later."""
+    """Raise the errors of recording now, before the stages that take long."""
     require_openable(out, resume=resume)
     require_places(report_to)
     usable_device(config.device)
@@ -175,9 +176,9 @@ def data_summary(result: Mapping[str, Any]) -> RunSummary:
 
 def data_id(episodes: Episodes) -> str:
     """Name recorded steps by their content: the same name stands for the same data."""
-    seen = (*leaves(episodes.observations), *leaves(episodes.final_observations))
+    observations = (*leaves(episodes.observations), *leaves(episodes.final_observations))
     steps = (episodes.actions, episodes.rewards, episodes.terminated, episodes.lengths)
-    return content_id(*map(np.asarray, (*seen, *steps)))
+    return content_id(*map(np.asarray, (*observations, *steps)))
 
 
 def spread(episodes: Episodes, *, count: int | None = None, steps: int = 0) -> Episodes:
@@ -186,18 +187,18 @@ def spread(episodes: Episodes, *, count: int | None = None, steps: int = 0) -> E
     Without a count, the fewest episodes are chosen that have so many steps.
     """
 
-    def evenly(number: int) -> IntArray:
+    def evenly_spaced(number: int) -> IntArray:
         return np.linspace(0, len(episodes) - 1, number).round().astype(int)
 
     if count is None:
         counts = range(1, len(episodes))
         lengths = episodes.lengths
-        count = next((n for n in counts if lengths[evenly(n)].sum() >= steps), len(episodes))
-    return episodes[evenly(min(count, len(episodes)))]
+        count = next((n for n in counts if lengths[evenly_spaced(n)].sum() >= steps), len(episodes))
+    return episodes[evenly_spaced(min(count, len(episodes)))]
 
 
-def evaluated(folder: Path) -> dict[int, float]:
-    """Read the mean return of each checkpoint of a run, by its number of steps, in rising order."""
+def mean_returns(folder: Path) -> dict[int, float]:
+    """Read the mean return of each checkpoint of a run, by the step at which it was saved."""
     means = {}
     for file in sorted((folder / "evaluations").glob("*.json")):
         with reading(file, expected="the evaluation of a checkpoint", error=StorageError):
@@ -212,16 +213,16 @@ def expert(means: Mapping[int, float]) -> int:
 
 def medium(means: Mapping[int, float], random: float) -> int:
     """Choose the checkpoint, before the expert's, nearest to a third of the way from random."""
-    best = expert(means)
-    before = [step for step in means if step < best]
-    if not before:
+    expert_step = expert(means)
+    earlier_steps = [step for step in means if step < expert_step]
+    if not earlier_steps:
         raise ConfigError(
-            "medium policy: expected a checkpoint before the expert's, got the best one at the "
-            f"first, after {best:,} steps. Keep more of them (checkpoint_every), train longer, or "
-            "leave medium out."
+            "medium policy: expected a checkpoint before the expert's, got the best return at the "
+            f"first one, after {expert_step:,} steps. Save more of them (checkpoint_every), train "
+            "longer, or leave medium out."
         )
-    wanted = random + (1 / 3) * (means[best] - random)
-    return min(before, key=lambda step: abs(means[step] - wanted))
+    target_return = random + (1 / 3) * (means[expert_step] - random)
+    return min(earlier_steps, key=lambda step: abs(means[step] - target_return))
 
 
 @final
@@ -237,15 +238,15 @@ class _Recording:
         places: Sequence[str],
         on_progress: OnProgress | None,
     ) -> None:
-        self.doing = ""
+        self.stage = ""
         self._places = places
         self._config = config
         self._on_progress = on_progress or (lambda *_: None)
         with closing(task_env(config)()) as env:
             self._states = has_states(env) or config.pictures
             actions = env.action_space
-            suited = suited_algorithm(env, steps=config.train_steps)
-        self._algorithm: AlgorithmConfig = config.algorithm or suited
+            default_algorithm = suited_algorithm(env, steps=config.train_steps)
+        self._algorithm: AlgorithmConfig = config.algorithm or default_algorithm
         self._policies: dict[str, Policy] = {"random": RandomPolicy(actions, config.seed)}
         if policy is None and config.policy is not None:
             policy = load_actor(
@@ -257,10 +258,10 @@ class _Recording:
         if policy is not None:
             self._policies["expert"] = policy
         self._trains = not config.amounts.keys() <= self._policies.keys()
-        if self._trains:  # which would raise later what this raises now
+        if self._trains:  # raises now what training would raise later
             with closing(self._environments(self._copies, config.seed, states=False)) as venv:
-                least = least_steps(self._build(venv, most_steps=1))
-            require_in("train_steps", config.train_steps, least, float("inf"))
+                fewest_steps = least_steps(self._build(venv, most_steps=1))
+            require_in("train_steps", config.train_steps, fewest_steps, float("inf"))
         self._steps: dict[str, int] = {}
         self._experience: Episodes | None = None
 
@@ -268,7 +269,7 @@ class _Recording:
         """Do everything in order; return what `result.json` holds."""
         self._folder = folder
         config = self._config
-        began = time.perf_counter()
+        started_at = time.perf_counter()
         if self._trains:
             self._choose_policies(self._train())
         tiers: dict[str, Episodes] = {tier: self._tier(tier) for tier in config.amounts}
@@ -277,16 +278,18 @@ class _Recording:
             for name in ("random", "expert")
             if name in self._policies
         }
-        about = {
+        description = {
             "env": config.env_name,
             "seed": config.seed,
             "references": references,
             "algorithm": type(self._algorithm).__name__ if self._trains else None,
-            "tiers": self._about(tiers),
+            "tiers": self._tier_rows(tiers),
         }
         self._report("writing", 0, 1)
         episodes = join(list(tiers.values()))
-        result = _write(folder, config, episodes, about=about, minari=minari, began=began)
+        result = _write(
+            folder, config, episodes, description=description, minari=minari, started_at=started_at
+        )
         shutil.rmtree(folder.folder / "tiers", ignore_errors=True)
         return result
 
@@ -326,8 +329,8 @@ class _Recording:
         """
         config = self._config
         folder = self._folder
-        kept = folder.path("training")
-        wanted = config.target_return
+        training_folder = folder.path("training")
+        target_return = config.target_return
         venv = self._environments(self._copies, config.seed, states=self._states)
         with (
             closing(open_sinks(self._places, folder.folder)) as sink,
@@ -336,41 +339,41 @@ class _Recording:
             agent = self._build(recorder, config.train_steps)
             writer = SinkWriter(sink, lambda: agent.num_timesteps)
             agent.set_logger(Logger(folder=None, output_formats=[writer]))
-            if has_run(kept):
-                resume_run(kept, agent)
+            if has_run(training_folder):
+                resume_run(training_folder, agent)
                 self._evaluate(agent, sink)
             else:
-                require_own(kept, 0)
+                require_own(training_folder, 0)
             while config.train_steps - agent.num_timesteps >= least_steps(agent):
-                means = [*evaluated(folder.folder).values()]
-                if wanted is not None and means and means[-1] >= wanted:
+                means = [*mean_returns(folder.folder).values()]
+                if target_return is not None and means and means[-1] >= target_return:
                     break
                 self._learn(agent, f", best return {max(means):,.0f}" if means else "")
                 # In this order, so that a crash between two of them loses nothing that counts.
                 episodes = recorder.take()
                 if episodes is not None:
                     save_episodes(folder.path(f"experience/{agent.num_timesteps:09d}"), episodes)
-                save_run(kept, agent)
+                save_run(training_folder, agent)
                 self._evaluate(agent, sink)
             return agent.num_timesteps
 
-    def _learn(self, agent: BaseAlgorithm, more: str) -> None:
+    def _learn(self, agent: BaseAlgorithm, remark: str) -> None:
         """Learn until the next checkpoint."""
-        before = agent.num_timesteps
-        total = self._config.train_steps
-        progress = partial(self._report, f"training{more}", total=total)
+        step = agent.num_timesteps
+        total_steps = self._config.train_steps
+        progress = partial(self._report, f"training{remark}", total=total_steps)
 
         def on_step(*_: Any) -> bool:
             if agent.num_timesteps % 100 == 0:  # a step of soft actor-critic takes milliseconds
                 progress(agent.num_timesteps)
             return True
 
-        progress(before)
-        every = self._config.checkpoint_every
-        ahead = every - before % every
-        while ahead < least_steps(agent):
-            ahead += every
-        learn_within(agent, min(ahead, total - before), callback=on_step)
+        progress(step)
+        interval = self._config.checkpoint_every
+        steps = interval - step % interval
+        while steps < least_steps(agent):
+            steps += interval
+        learn_within(agent, min(steps, total_steps - step), callback=on_step)
 
     def _evaluate(self, agent: BaseAlgorithm, sink: MetricSink) -> None:
         """Save and evaluate the present policy, unless that was done before."""
@@ -392,7 +395,7 @@ class _Recording:
     def _choose_policies(self, steps: int) -> None:
         """Load the policies of the tiers, and the episodes of training up to so many steps."""
         folder = self._folder.folder
-        means = evaluated(folder)
+        means = mean_returns(folder)
         self._steps["expert"] = expert(means)
         if "medium" in self._config.amounts:
             self._steps["medium"] = medium(means, self._mean_return("random"))
@@ -400,16 +403,16 @@ class _Recording:
             path = folder / f"checkpoints/{step:09d}"
             self._policies[name] = load_policy(path, device=self._config.device)
         paths = sorted((folder / "experience").glob("*"))
-        whole = [load_episodes(path) for path in paths if int(path.name) <= steps]
-        self._experience = join(whole) if whole else None
+        experience = [load_episodes(path) for path in paths if int(path.name) <= steps]
+        self._experience = join(experience) if experience else None
 
     def _tier(self, tier: Tier) -> Episodes:
         folder = self._folder.path(f"tiers/{tier}")
         if not folder.is_dir():
-            save_episodes(folder, self._replay() if tier == "replay" else self._acted(tier))
+            save_episodes(folder, self._replay() if tier == "replay" else self._recorded_tier(tier))
         return load_episodes(folder)
 
-    def _acted(self, tier: Tier) -> Episodes:
+    def _recorded_tier(self, tier: Tier) -> Episodes:
         config = self._config
         amount = self._config.amounts[tier]
         seed = config.seed + SEEDS[tier]
@@ -443,7 +446,7 @@ class _Recording:
         episodes = spread(experience, count=amount if counts_episodes else None, steps=amount)
         if (len(episodes) if counts_episodes else episodes.steps) < amount:
             warnings.warn(
-                f"replay: {amount:,} {self._config.unit} were asked for, and training made only "
+                f"replay: expected {amount:,} {self._config.unit}, but training made only "
                 f"{len(experience):,} episodes of {experience.steps:,} steps; all are taken.",
                 stacklevel=2,
             )
@@ -463,9 +466,9 @@ class _Recording:
                 deterministic=self._config.deterministic,
             ).mean
 
-    def _about(self, tiers: dict[str, Episodes]) -> list[dict[str, Any]]:
+    def _tier_rows(self, tiers: dict[str, Episodes]) -> list[dict[str, Any]]:
         """Return a row per tier, in their order."""
-        firsts = np.cumsum([0, *(len(episodes) for episodes in tiers.values())])
+        first_episodes = np.cumsum([0, *(len(episodes) for episodes in tiers.values())])
         return [
             {
                 "name": name,
@@ -474,19 +477,19 @@ class _Recording:
                 "steps": episodes.steps,
                 "trained": self._steps.get(name),
                 "return": {
-                    word: round(float(getattr(episodes.returns, word)()), 3)
-                    for word in ("mean", "std", "min", "max")
+                    statistic: round(float(getattr(episodes.returns, statistic)()), 3)
+                    for statistic in ("mean", "std", "min", "max")
                 },
                 "success": None
                 if episodes.succeeded is None
                 else round(float(episodes.succeeded.mean()), 4),
             }
-            for first, (name, episodes) in zip(firsts, tiers.items(), strict=False)
+            for first, (name, episodes) in zip(first_episodes, tiers.items(), strict=False)
         ]
 
-    def _report(self, doing: str, done: int, total: int) -> None:
-        self.doing = doing
-        self._on_progress(doing, done, total)
+    def _report(self, stage: str, done: int, total: int) -> None:
+        self.stage = stage
+        self._on_progress(stage, done, total)
 
 
 def _write(
@@ -494,19 +497,19 @@ def _write(
     config: DatasetConfig,
     episodes: Episodes,
     *,
-    about: Mapping[str, Any],
+    description: Mapping[str, Any],
     minari: str | None,
-    began: float,
+    started_at: float,
 ) -> dict[str, Any]:
-    """Write a data set with what is known `about` it, and the result, which is returned."""
-    known = {**about, "id": data_id(episodes)}
-    beside = known | {"versions": versions()}
-    save_episodes(folder.path("episodes"), episodes, about=beside)
+    """Write a data set with its `description`, and the run's result, which is returned."""
+    facts = {**description, "id": data_id(episodes)}
+    metadata = facts | {"versions": versions()}
+    save_episodes(folder.path("episodes"), episodes, about=metadata)
     if minari is not None:
         env = task_env(config)()
-        save_minari(episodes, minari, env=env, algorithm=about["algorithm"], about=beside)
-    seconds = round(time.perf_counter() - began, 2)
-    result = known | {"minari": minari, "seconds": seconds, "interrupted": False}
+        save_minari(episodes, minari, env=env, algorithm=description["algorithm"], about=metadata)
+    seconds = round(time.perf_counter() - started_at, 2)
+    result = facts | {"minari": minari, "seconds": seconds, "interrupted": False}
     folder.result(result, data_summary(result))
     return result
 
@@ -554,34 +557,35 @@ def record_seeds(
 ) -> dict[str, Any]:
     """Record a data set for each seed, in processes of their own, and join them.
 
-    The folder has the joined data set in `episodes`, seed after seed, and each recording whole in
-    `seeds/SEED/run`. One that was killed goes on from its last checkpoint or tier, with `resume`.
+    The folder has the joined data set in `episodes`, seed after seed, and each single recording in
+    `seeds/SEED/run`. With `resume`, a killed recording goes on from its last checkpoint or tier.
 
     Args:
-        config: of each recording; its own seed does not count.
+        config: settings of each recording; `config.seed` is ignored.
         out: the folder; an older run there moves aside, unless it is resumed.
-        seeds: of the trainings.
+        seeds: one recording is made for each.
         minari: id of a Minari data set that is written as well.
         report_to: where metrics of training go.
-        processes: at a time; None takes one for each processor core.
+        processes: how many recordings run at a time; None takes one for each processor core.
         resume: go on with the recording that is in `out`.
-        on_progress: called with what is done, how many recordings are, and of how many.
+        on_progress: called with the name of the stage, how many recordings are finished, and how
+            many there are.
 
     Returns:
-        What `result.json` holds; after Ctrl-C only `interrupted` and what was being done.
+        The contents of `result.json`; after Ctrl-C only `interrupted` and the stage it was in.
 
     Raises:
-        ConfigError: as of `record_dataset`, or seeds that are not different, or an environment or
-            policy that other processes cannot make from its name.
+        ConfigError: as `record_dataset`, or two seeds are the same, or other processes cannot make
+            the environment or policy from its name.
         DataError: a recording that failed, with the end of its log.
         ResumeError: the recording to resume is finished, or there is none; nothing was changed.
         StorageError: another run is at work in `out`, or it cannot be written to.
     """
     run = DatasetSeeds(config, tuple(seeds))
-    began = time.perf_counter()
+    started_at = time.perf_counter()
     _require_recordable(config, out, minari=minari, report_to=report_to, resume=resume)
     report = on_progress or (lambda *_: None)
-    doing = "recording seeds"
+    stage = "recording seeds"
     units = run.units(Path(out) / "seeds", report_to)
     summary = RunSummary("data", config.env_name, steps_of="recorded steps")
     with open_run(out, config=run, seed=run.seeds[0], resume=resume, summary=summary) as folder:
@@ -589,21 +593,23 @@ def record_seeds(
 
         def on_done(unit: Unit, result: dict[str, Any]) -> None:
             done[unit.name] = result
-            report(doing, len(done), len(units))
+            report(stage, len(done), len(units))
 
-        report(doing, 0, len(units))
+        report(stage, 0, len(units))
         try:
-            failed = run_units(units, on_done, processes=processes)
+            failures = run_units(units, on_done, processes=processes)
         except KeyboardInterrupt:
-            return {"interrupted": True, "stage": doing}
-        for name, why in failed.items():
+            return {"interrupted": True, "stage": stage}
+        for name, reason in failures.items():
             raise DataError(
-                f"recording of {name}: expected a whole one, got {why}. Mend what it names, and "
+                f"recording of {name}: expected a whole one, got {reason}. Mend the cause, and "
                 "repeat the command with --resume."
             )
         results = [done[unit.name] for unit in units]
-        episodes, about = _joined(folder.folder, run, results)
-        return _write(folder, config, episodes, about=about, minari=minari, began=began)
+        episodes, description = _joined(folder.folder, run, results)
+        return _write(
+            folder, config, episodes, description=description, minari=minari, started_at=started_at
+        )
 
 
 def _record(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -625,22 +631,25 @@ def _record(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 def _joined(
     folder: Path, run: DatasetSeeds, results: Sequence[dict[str, Any]]
 ) -> tuple[Episodes, dict[str, Any]]:
-    """Join the data sets of all recordings; return what is known of the whole, too."""
+    """Join the data sets of all recordings; return the episodes and their description."""
     parts = [load_episodes(folder / f"seeds/{seed}/{RUN}/episodes") for seed in run.seeds]
-    first = 0
+    episodes_before = 0
     tiers = []
     for seed, part, result in zip(run.seeds, parts, results, strict=True):
-        tiers += [tier | {"seed": seed, "first": tier["first"] + first} for tier in result["tiers"]]
-        first += len(part)
+        tiers += [
+            tier | {"seed": seed, "first": tier["first"] + episodes_before}
+            for tier in result["tiers"]
+        ]
+        episodes_before += len(part)
     references: dict[str, float | None] = {}
     for name in results[0]["references"]:
         values = [result["references"][name] for result in results]
         references[name] = None if None in values else sum(values) / len(values)
-    about = {
+    description = {
         "env": run.config.env_name,
         "seeds": list(run.seeds),
         "references": references,
         "algorithm": results[0]["algorithm"],
         "tiers": tiers,
     }
-    return join(parts), about
+    return join(parts), description

@@ -87,9 +87,9 @@ class SB3Learner:
     The algorithm learns in slices, with the same result as in one run:
 
     - Schedules (learning rate, clipping, DQN's exploration) follow the whole run.
-    - Steps are environment steps, exploration included, and never more than were asked for. A call
+    - Steps are environment steps, exploration included, and never more than were requested. A call
       makes whole rollouts and leaves the remainder to the next call. A rollout is shortened at the
-      end of the run, and where a call has fewer steps than one rollout (`learn_within`).
+      end of the run, and in a call with fewer steps than one rollout (`learn_within`).
     - Steps of exploration are stored in the replay buffer of an off-policy algorithm, which learns
       from them later (`fill_replay`).
     - Environments are reset after exploring, and after a callback or an interrupt has stopped a
@@ -98,8 +98,8 @@ class SB3Learner:
     Args:
         algorithm: on- or off-policy, with its environment set.
         total_steps: environment steps of the whole run, at which schedules end.
-        exploration_fraction: share of each call's steps in which a random policy takes over now
-            and then, while nothing is learned. .05 shows a few unusual clips per round.
+        exploration_fraction: share of each call's steps that explore: a random policy takes over
+            now and then, and the algorithm does not learn. .05 gives a few unusual clips per round.
         before: what `explore` does until there is a learned reward. With "zero" it learns nothing.
             With "entropy" the algorithm learns on a bonus for new states (`StateEntropyBonus`), as
             in PEBBLE, and the first learned reward resets its critic (`reset_critic`).
@@ -107,9 +107,9 @@ class SB3Learner:
         rng: for exploration; the algorithm has its own `seed`.
         states: record `info["state"]` of each step, see `RecordsStates`.
         callback: passed to every `algorithm.learn`. Without one, PPO and A2C compute learned
-            rewards in one batch at the end of each rollout. With one, they do at every step, since
-            the callback may read them.
-        progress_bar: passed likewise.
+            rewards in one batch at the end of each rollout. With one, they compute rewards at every
+            step, since the callback may read them.
+        progress_bar: passed to every `algorithm.learn`.
 
     Raises:
         ConfigError: a number out of its range; an algorithm without an environment; an environment
@@ -149,10 +149,10 @@ class SB3Learner:
         )
         self._hooks = RolloutHooks()
         self._callback = [*listed(callback), self._hooks]
-        if callback is None:  # another might look at the rewards of steps
+        if callback is None:  # a user's callback might read the rewards of steps
             self._hooks.rewards = RolloutRewards(algorithm)
-        self._steps_asked = 0
-        self._unexplored = 0.0  # exploration steps asked for and not yet made
+        self._steps_allowed = 0
+        self._exploration_due = 0.0  # exploration steps asked for and not yet made
         self._learned_on_bonus = False
         _stretch_schedules(algorithm, lambda: max(0.0, 1.0 - self.steps / self.total_steps))
         _keep_quiet(algorithm)
@@ -170,21 +170,21 @@ class SB3Learner:
     def learn(self, steps: int) -> Episodes:
         """Explore for a share of `steps`, let the algorithm learn for the rest.
 
-        Steps that do not fill a rollout are left to the next call. So all calls together make at
-        most the steps that were asked for, and nearly all of them.
+        Steps that do not fill a rollout are left to the next call. So all calls together make
+        nearly all requested steps, and never more.
 
         Returns:
             The episodes that ended in this call, with the environments' rewards; none if the call
-            made no step. If they hold at most half of its steps, episodes under way are cut and
-            returned too, so that there is something to compare.
+            made no step. If ended episodes hold at most half of the call's steps, running episodes
+            are cut and returned too, so that there is something to compare.
         """
-        before = self.steps
-        with self._asking(steps), self.threads():
+        steps_before = self.steps
+        with self._step_budget(steps), self.threads():
             self._explore(self.exploration_fraction * steps)
-            self._improve(self._steps_asked - self.steps)
-        finished = self.recording.finished_steps
-        steps_made = self.steps - before
-        return self._take_episodes(cut=steps_made > 0 and 2 * finished <= steps_made)
+            self._improve(self._steps_allowed - self.steps)
+        finished_steps = self.recording.finished_steps
+        steps_made = self.steps - steps_before
+        return self._take_episodes(cut=steps_made > 0 and 2 * finished_steps <= steps_made)
 
     def explore(self, steps: int) -> Episodes:
         """Explore for `steps`, in whole vector steps, and learn nothing.
@@ -192,9 +192,9 @@ class SB3Learner:
         With `before="entropy"` and no learned reward yet, the algorithm learns on the bonus
         instead. All episodes of the call are returned; the last are cut.
         """
-        with self._asking(steps), self.threads():
+        with self._step_budget(steps), self.threads():
             if self.before == "entropy" and self.env.learned_reward is None:
-                self._improve(self._steps_asked - self.steps)
+                self._improve(self._steps_allowed - self.steps)
             else:
                 self._explore(steps)
         return self._take_episodes(cut=True)
@@ -221,13 +221,13 @@ class SB3Learner:
         Raises:
             SpaceError: the reward was made for other observations or actions.
         """
-        first = self.env.learned_reward is None
+        is_first = self.env.learned_reward is None
         self.env.set_reward(reward)
         buffer = replay_of(self.algorithm)
-        learned = self.env.learned_reward
-        if buffer is not None and learned is not None:
-            relabel_replay(buffer, learned)
-        if first and self._learned_on_bonus and has_critic(self.algorithm):
+        learned_reward = self.env.learned_reward
+        if buffer is not None and learned_reward is not None:
+            relabel_replay(buffer, learned_reward)
+        if is_first and self._learned_on_bonus and has_critic(self.algorithm):
             reset_critic(self.algorithm)
 
     def snapshot(self) -> dict[str, Any]:
@@ -237,29 +237,29 @@ class SB3Learner:
             "environment": env_state(_environment(self.algorithm)),
             "version": self.env.reward_version,
             "exploration": self._exploration.snapshot(),
-            "steps_asked": self._steps_asked,
-            "unexplored": self._unexplored,
+            "steps_allowed": self._steps_allowed,
+            "exploration_due": self._exploration_due,
             "learned_on_bonus": self._learned_on_bonus,
         }
 
     def restore(self, snapshot: Mapping[str, Any], reward: WindowReward | None) -> None:
         """Go on from the snapshot of a learner that was built in the same way and had this reward.
 
-        The snapshot's replay buffer was relabelled already. A learner that was built otherwise
-        raises `CheckpointError`.
+        The snapshot's replay buffer was relabelled already. Raises `CheckpointError` for the
+        snapshot of a learner that was built in another way.
         """
         if reward is not None:
             self.env.set_reward(reward, version=int(snapshot["version"]))
         restore_agent(self.algorithm, _environment(self.algorithm), snapshot)
         self._exploration.restore(snapshot["exploration"])
-        self._steps_asked = snapshot["steps_asked"]
-        self._unexplored = float(snapshot["unexplored"])
+        self._steps_allowed = snapshot["steps_allowed"]
+        self._exploration_due = float(snapshot["exploration_due"])
         self._learned_on_bonus = bool(snapshot["learned_on_bonus"])
 
     @contextmanager
-    def _asking(self, steps: int) -> Iterator[None]:
+    def _step_budget(self, steps: int) -> Iterator[None]:
         require_in("steps", steps, 0, float("inf"))
-        self._steps_asked += steps
+        self._steps_allowed += steps
         try:
             yield
         except BaseException:
@@ -268,17 +268,17 @@ class SB3Learner:
 
     def _forget_the_rest(self) -> None:
         """Drop steps that an interrupt or a callback prevented, so that no call makes them."""
-        self._steps_asked = min(self._steps_asked, self.steps)
+        self._steps_allowed = min(self._steps_allowed, self.steps)
 
     def _explore(self, steps: float) -> None:
-        self._unexplored += steps
+        self._exploration_due += steps
         env = _environment(self.algorithm)
         agent = self.algorithm
-        left = max(0, self._steps_asked - self.steps)
-        vector_steps = int((min(self._unexplored, left) + 1e-9) // env.num_envs)
+        steps_left = max(0, self._steps_allowed - self.steps)
+        vector_steps = int((min(self._exploration_due, steps_left) + 1e-9) // env.num_envs)
 
         def count() -> None:
-            self._unexplored -= env.num_envs
+            self._exploration_due -= env.num_envs
 
         if vector_steps > 0 and isinstance(agent, OffPolicyAlgorithm):
             fill_replay(agent, env, self._exploration, vector_steps, on_step=count)
@@ -289,10 +289,10 @@ class SB3Learner:
         if steps <= 0:
             return
         self._learned_on_bonus |= self.env.learned_reward is None
-        whole = False
-        last = self._steps_asked >= self.total_steps
+        completed = False
+        last = self._steps_allowed >= self.total_steps
         try:
-            whole = learn_within(
+            completed = learn_within(
                 self.algorithm,
                 steps,
                 last=last,
@@ -300,7 +300,7 @@ class SB3Learner:
                 progress_bar=self.progress_bar,
             )
         finally:
-            if not whole:
+            if not completed:
                 self._forget_the_rest()
                 require_reset(self.algorithm)
 
@@ -316,12 +316,12 @@ class RecordedExperience:
     """Takes the place of the agent in a run without steps, which asks about recorded episodes.
 
     Args:
-        comparisons: that exist already.
-        episodes: that queries are about.
-        queries: how many are to be put.
+        comparisons: answers that exist already.
+        episodes: recorded experience that queries are about.
+        queries: how many queries the run asks.
 
     Raises:
-        ConfigError: neither of them, or queries without episodes.
+        ConfigError: neither comparisons nor episodes are given, or queries without episodes.
     """
 
     steps = 0
@@ -336,13 +336,13 @@ class RecordedExperience:
             recorded = comparisons.segments
         else:
             raise ConfigError(
-                "steps: 0 leave nothing to learn from without recorded episodes or comparisons. "
-                "Pass episodes= or comparisons=, or take steps."
+                "steps: expected recorded episodes or comparisons for a run of 0 steps, got "
+                "neither. Pass episodes= or comparisons=, or take steps."
             )
         if queries and episodes is None:
             raise ConfigError(
-                f"{queries} comparisons of a run without steps are about recorded episodes, and "
-                "there are none. Pass episodes=, or take steps."
+                f"episodes: expected recorded ones for {queries} comparisons of a run without "
+                "steps, got none. Pass episodes=, or take steps."
             )
         inferred = infer_spaces(recorded.observations, recorded.actions)
         self.observation_space, self.action_space = inferred
@@ -440,20 +440,22 @@ def _environment(algorithm: BaseAlgorithm) -> VecEnv:
 
 def build_learner(config: OnlineConfig, rng: np.random.Generator) -> SB3Learner:
     """Build the agent and the environments that a config describes."""
-    make = env_factory(config)
-    require_usable(make, f"environment {config.env_name}")
+    environment_factory = env_factory(config)
+    require_usable(environment_factory, f"environment {config.env_name}")
     wrap = RecordsStates if config.states else None
-    if config.states and draws(make):
-        make = partial(make, render_mode="rgb_array")
-    count = config.environments
+    if config.states and draws(environment_factory):
+        environment_factory = partial(environment_factory, render_mode="rgb_array")
+    environment_count = config.environments
     seed = config.seed
-    kind = config.vec_env
-    env = make_environments(make, count, seed=seed, wrap=wrap, vec_env=kind)
+    vec_env = config.vec_env
+    env = make_environments(
+        environment_factory, environment_count, seed=seed, wrap=wrap, vec_env=vec_env
+    )
     env = normalised(env) if config.normalise_observations else env
-    chosen = algorithm_of(config, env)
-    if isinstance(chosen, PPOConfig):
-        _warn_of_short_iterations(config, chosen)
-    algorithm = build_algorithm(chosen, env, seed=config.seed, device=config.device)
+    algorithm_config = algorithm_of(config, env)
+    if isinstance(algorithm_config, PPOConfig):
+        _warn_of_short_iterations(config, algorithm_config)
+    algorithm = build_algorithm(algorithm_config, env, seed=config.seed, device=config.device)
     if config.recent_share:
         use_hybrid_replay(algorithm, share=config.recent_share, steps=config.buffer_steps)
     return SB3Learner(
@@ -485,17 +487,17 @@ def _warn_of_short_iterations(config: OnlineConfig, algorithm: PPOConfig) -> Non
 
 def build_trainer(config: OnlineConfig, learner: Any) -> RewardTrainer:
     """Build the reward model and trainer that a config describes, for the learner's spaces."""
-    spaces_of: FeedbackVecEnv | RecordedExperience
+    space_owner: FeedbackVecEnv | RecordedExperience
     if isinstance(learner, SB3Learner):
-        spaces_of = learner.env
+        space_owner = learner.env
     elif isinstance(learner, RecordedExperience):
-        spaces_of = learner
+        space_owner = learner
     else:
         raise ConfigError(
             "trainer: expected a RewardTrainer beside a learner of your own, got none beside a "
             f"{type(learner).__name__}. Build its model for the learner's spaces and pass trainer=."
         )
     model = build_reward_model(
-        config.model, spaces_of.observation_space, spaces_of.action_space, seed=config.seed
+        config.model, space_owner.observation_space, space_owner.action_space, seed=config.seed
     )
     return RewardTrainer(model, config.trainer, seed=config.seed, device=config.device)

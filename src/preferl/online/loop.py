@@ -23,7 +23,7 @@ from preferl.data.validation import TRAIN, VALIDATION
 from preferl.envs.config import EnvSource
 from preferl.envs.factory import env_factory
 from preferl.errors import ConfigError, DataError
-from preferl.evaluation.curve import Evaluation, Evaluator, often
+from preferl.evaluation.curve import Evaluation, Evaluator, evaluation_interval
 from preferl.evaluation.findings import findings, ties_and_contradictions
 from preferl.evaluation.policies import Policy
 from preferl.feedback.instant import InstantFeedback, check_pairs
@@ -78,7 +78,8 @@ from preferl.training.scaling import RewardScaler
 LOGGER = get_logger(__name__)
 
 FIRST_EPISODE: Final = 30_000
-"""Seed of the evaluations while learning, beyond the run's: training and the report have others."""
+"""Added to the run's seed, the seed of evaluations while learning; training and report have
+others."""
 
 POLICY_EPISODES: Final = 10
 """Number of latest whole episodes whose mean return sets a teacher's thresholds, as in B-Pref."""
@@ -119,37 +120,38 @@ def learn_from_preferences(
     With `steps=0` and `initial_steps=0` no agent acts, and no environment is made: queries are
     about the recorded `episodes` alone, and the report has the reward.
 
-    Ctrl-C ends the run, and the report of what was learned until then says so.
+    Ctrl-C ends the run; the report then has `interrupted` set.
 
     Args:
-        config: the whole run.
-        teacher: answers instead of the config's scripted one.
+        config: settings of the run.
+        teacher: answers instead of the config's scripted teacher.
         feedback: takes queries instead of an `InstantFeedback` around the teacher.
         learner: the agent.
         trainer: fits the reward.
         sampler: chooses queries.
         schedule: how densely to ask after each share of the run.
-        comparisons: answers that exist already, to learn from together with new ones; beside those
+        comparisons: answers that exist already, to learn from together with new ones and with those
             of the config's `warm_start`.
-        episodes: recorded ones that queries may be about, too, likewise.
+        episodes: recorded episodes that queries may be about, together with those of the config's
+            `warm_start`.
         sink: takes metrics, by environment step.
         on_iteration: called with the report of each iteration.
         on_answers: called with all answers when there are new ones, to keep them safe.
         on_evaluation: called after each evaluation of the policy (`config.eval_every`).
-        eval_env: id or function that makes the environment of these evaluations; None takes the
-            config's, and beside a learner of your own evaluates nothing.
-        checkpoints: folder in which the run is kept after each iteration. A run of the same
-            settings resumes from there as if it had never stopped. Answers of the iteration under
-            way are kept at once and not asked for again. Feedback of your own keeps its answers
-            itself; if it is a `LastingFeedback`, it is not asked again either.
+        eval_env: id or function that makes the environment of these evaluations. None takes the
+            config's; with a learner of your own, None evaluates nothing.
+        checkpoints: folder into which the run is saved after each iteration. A run of the same
+            settings resumes from there as if it had never stopped. Answers of the present iteration
+            are saved at once, so that nothing is asked again. Feedback of your own has to save its
+            answers itself; if it is a `LastingFeedback`, nothing is asked again either.
 
     Raises:
-        CheckpointError: what is there is damaged, or of other settings.
-        ConfigError: settings that do not go together, or a learner without `snapshot` and
-            `restore` where there are to be checkpoints.
-        DataError: no episode is long enough for a clip, lengths differ and the config refuses, or
-            data of a warm start that cannot be read.
-        SpaceError: comparisons or episodes of other spaces than the agent's.
+        CheckpointError: the checkpoint is damaged, or of other settings.
+        ConfigError: settings contradict each other, or checkpoints are wanted of a learner without
+            `snapshot` and `restore`.
+        DataError: no episode is long enough for a clip, lengths differ and the config refuses
+            that, or data of a warm start cannot be read.
+        SpaceError: comparisons or episodes have other spaces than the agent.
     """
     parts = build_parts(
         config,
@@ -188,29 +190,29 @@ class Resumable(Protocol):
 @final
 @dataclass(eq=False)
 class LoopState:
-    """State of the loop, which its checkpoint holds beside those of agent, trainer and teacher.
+    """State of the loop; a checkpoint holds it together with those of agent, trainer and teacher.
 
     Attributes:
-        rng: draws segments and queries.
-        preparing: draws for `prepare_answers`.
+        rng: generator for segments and queries.
+        preparing: generator for `prepare_answers`.
         iterations: reports of the iterations that are over.
-        evaluations: of the policy so far.
+        evaluations: evaluations of the policy so far.
         experience: the latest episodes; None before the first.
-        reward: which the agent has; None before the first fit.
-        pessimism: of that reward.
+        reward: the agent's reward; None before the first fit.
+        pessimism: pessimism of that reward.
         answer_count: answers so far, those of the warm start included.
         clip_sets: the training or validation set of each clip, by the clip's name.
         bootstrap_queries: `[Q]` the query of each column of the bootstrap, see `AnswerPlaces`.
-        returns: of the policy's latest whole episodes.
-        lengths: of these episodes.
+        returns: returns of the policy's latest whole episodes.
+        lengths: lengths of these episodes.
         worst: least return of a window of `segment_length` steps; at most 0.
-        shortest: steps of the shortest episode that ended, for a learner of one's own.
-        longest: steps of the longest episode, likewise.
+        shortest: steps of the shortest episode that ended; only for a learner of your own.
+        longest: steps of the longest episode; only for a learner of your own.
         lengths_warned: whether a warning about episodes of different length was given.
-        findings: names of those that were logged.
+        findings: names of the findings that were logged.
         newest_query: number of the newest query at the last checkpoint, if the feedback is a
-            `LastingFeedback`; None once this program has put queries.
-        seconds: wall time of earlier programs.
+            `LastingFeedback`; None once this program has asked queries.
+        seconds: wall time of the run before it was resumed.
         warm_start: data that the run began with; written once, beside the checkpoints.
     """
 
@@ -242,8 +244,8 @@ class LoopParts:
     """What acts, asks and fits in a run, see `learn_from_preferences`, and where the run begins.
 
     Attributes:
-        config: the whole run.
-        state: of a run that begins.
+        config: settings of the run.
+        state: state at the beginning of a run.
         plan: steps and queries of each iteration.
         learner: the agent, a `PolicyLearner`.
         trainer: fits the reward.
@@ -291,9 +293,9 @@ def build_parts(
     episodes: Episodes | None = None,
     eval_env: EnvSource | None = None,
 ) -> LoopParts:
-    """Build the parts of a run that are not given, as `learn_from_preferences` describes them.
+    """Build the parts of a run that are not given; `learn_from_preferences` describes them.
 
-    Settings that do not go together are refused, before a folder is touched.
+    Settings that contradict each other are refused, before a folder is touched.
     """
     if not (config.comparisons or config.warm_start.given or comparisons is not None):
         raise ConfigError(
@@ -316,7 +318,7 @@ def build_parts(
         return None if answered is None else answered.comparisons
 
     sampler = sampler or build_sampler(config, lambda: state.reward, asked)
-    planned = plan(
+    iterations = plan(
         steps=config.steps,
         queries=config.comparisons,
         iterations=config.iterations,
@@ -336,7 +338,7 @@ def build_parts(
     return LoopParts(
         config=config,
         state=state,
-        plan=planned,
+        plan=iterations,
         learner=learner,
         trainer=trainer or build_trainer(config, learner),
         feedback=feedback,
@@ -355,7 +357,7 @@ def _build_evaluator(config: OnlineConfig, learner: Any, env: EnvSource) -> Eval
         )
     return Evaluator(
         env,
-        every=often(config.eval_every, config.steps),
+        every=evaluation_interval(config.eval_every, config.steps),
         episodes=config.eval_episodes,
         seed=config.seed + FIRST_EPISODE,
     )
@@ -367,8 +369,8 @@ class PreferenceLoop:
     """A run of learning from preferences: its parts, its state, and the functions it calls.
 
     Args:
-        parts: of `build_parts`.
-        sink: where metrics go. `learn_from_preferences` describes it and all other arguments.
+        parts: parts that `build_parts` returned. `learn_from_preferences` describes all other
+            arguments.
     """
 
     parts: LoopParts = field(kw_only=False)
@@ -385,8 +387,8 @@ class PreferenceLoop:
         self.length_guard = LengthGuard(parts.config.variable_length)
         self.repetition_guard = RepetitionGuard(parts.config)
         self.journal: AnswerJournal | None = None
-        # Answers that the iteration under way had before a restart, oldest first, each with the
-        # teacher's generator after it.
+        # Answers that the present iteration got before a restart, oldest first, each with the
+        # state of the teacher's generator after it.
         self.kept_answers: deque[tuple[Comparisons, np.random.Generator]] = deque()
         learner = parts.learner
         if isinstance(learner, SB3Learner):
@@ -405,17 +407,17 @@ class PreferenceLoop:
             self.state.longest = int(recorded.lengths.max())
 
     def learn(self) -> OnlineReport:
-        """Make all iterations that are left, or those until Ctrl-C."""
+        """Make the remaining iterations, or as many as Ctrl-C allows, and return a report."""
         state = self.state
         learner = self.parts.learner
-        began = time.perf_counter() - state.seconds
+        start_time = time.perf_counter() - state.seconds
         interrupted = False
         # A small policy takes one processor thread; fits of a large reward model take all.
         with learner.threads() if isinstance(learner, SB3Learner) else nullcontext():
             try:
                 for number in range(len(state.iterations), len(self.parts.plan)):
                     self.iterate(number)
-                    self._save(time.perf_counter() - began)
+                    self._save(time.perf_counter() - start_time)
             except KeyboardInterrupt:
                 interrupted = True
                 self._take_kept_answers()
@@ -425,7 +427,7 @@ class PreferenceLoop:
             reward=state.reward,
             comparisons=None if answered is None else answered.comparisons,
             env_steps=learner.steps,
-            seconds=time.perf_counter() - began,
+            seconds=time.perf_counter() - start_time,
             interrupted=interrupted,
             learner=None if isinstance(learner, RecordedExperience) else learner,
             experience=state.experience,
@@ -475,7 +477,7 @@ class PreferenceLoop:
             whole = learner.recording.whole
             shortest = learner.recording.lengths.shortest
             longest = learner.recording.lengths.longest
-        else:  # whole ones, but perhaps for the last; those that a time limit cut look the same
+        else:  # only the last may be a piece; a time limit's end looks the same as a cut
             state.longest = longest = max(state.longest, int(episodes.lengths.max(initial=0)))
             ended = episodes.lengths[: len(episodes) - int(episodes.truncated[-1:].sum())].tolist()
             earlier = [] if state.shortest is None else [state.shortest]
@@ -498,7 +500,7 @@ class PreferenceLoop:
         """Keep the returns of the latest whole episodes, which a teacher's thresholds follow."""
         config = self.parts.config
         state = self.state
-        if not whole.any() and not state.returns:  # a piece tells more than nothing
+        if not whole.any() and not state.returns:  # pieces are better than nothing
             whole = np.ones_like(whole)
         returns = episodes.returns[whole].tolist()
         lengths = episodes.lengths[whole].tolist()
@@ -508,19 +510,19 @@ class PreferenceLoop:
         state.worst = min(state.worst, float(windows.min(initial=0.0)))
 
     def _evaluate(self, *, over: bool = False) -> None:
-        """Evaluate the policy as it is now, without exploring, if it is time to.
+        """Evaluate the present policy, without exploring, if an evaluation is due.
 
         An agent of stable-baselines3 is evaluated between two rollouts, too.
 
         Args:
-            over: whether the run is at its end.
+            over: whether the run has ended.
         """
         evaluations = self.state.evaluations
         evaluator = self.parts.evaluator
         learner = self.parts.learner
         step = learner.steps
-        before = evaluations[-1].step if evaluations else None
-        if evaluator is None or not evaluator.due(step, before, over=over):
+        last_step = evaluations[-1].step if evaluations else None
+        if evaluator is None or not evaluator.due(step, last_step, over=over):
             return
         policy = learner.algorithm if isinstance(learner, SB3Learner) else learner
         evaluation = Evaluation(step, evaluator(policy))
@@ -530,7 +532,7 @@ class PreferenceLoop:
             self.on_evaluation(evaluation)
 
     def _ask_round(self, number: int) -> QueryMetrics:
-        """Put the queries of an iteration; return how uncertain the reward is about them."""
+        """Ask the queries of an iteration; return how uncertain the reward is about them."""
         experience = self.state.experience
         if experience is None:
             raise DataError("No experience was recorded to ask about. Take more steps at a time.")
@@ -544,14 +546,14 @@ class PreferenceLoop:
         )
         try:
             return self._choose_and_ask(experience, plan[number].queries)
-        finally:  # a person who stops half-way keeps what they answered
+        finally:  # the answers of a person who stops half-way count, too
             self._count_and_pass_on_answers()
 
     def _choose_and_ask(self, experience: Episodes, count: int) -> QueryMetrics:
-        """Put queries, and new ones in place of those that a script declines (B-Pref, section 3).
+        """Ask queries, and new ones in place of those that a script declines (B-Pref, section 3).
 
-        Queries that a person declines are not replaced, since the person has seen as many as
-        planned.
+        Queries that a person declines are not replaced, since that would cost more time of theirs
+        than planned.
         """
         config = self.parts.config
         sampler = self.parts.sampler
@@ -561,18 +563,18 @@ class PreferenceLoop:
         script = feedback if isinstance(feedback, InstantFeedback) else None
         if script is not None:
             self._adapt_thresholds(script)
-        repeats = script is not None and not isinstance(script.teacher, SingleAnswers)
-        for attempt in range(1 + ATTEMPTS if repeats else 1):
-            wanted = segments_wanted(sampler, count, oversampling=config.oversampling)
+        replaces_declined = script is not None and not isinstance(script.teacher, SingleAnswers)
+        for attempt in range(1 + ATTEMPTS if replaces_declined else 1):
+            segment_count = segments_wanted(sampler, count, oversampling=config.oversampling)
             segments = sample_segments(
-                experience, wanted, config.segment_length, rng, short=config.short
+                experience, segment_count, config.segment_length, rng, short=config.short
             )
             pairs = check_pairs(sampler(segments, count, rng), len(segments))[:count]
             if attempt == 0:
                 metrics = query_metrics(self.state.reward, segments, pairs)
-            declined = 0 if script is None else script.declined
+            declined_before = 0 if script is None else script.declined
             self._hand_over(segments, pairs)
-            count = 0 if script is None else script.declined - declined
+            count = 0 if script is None else script.declined - declined_before
             if count == 0:
                 break
         return metrics
@@ -587,7 +589,7 @@ class PreferenceLoop:
             feedback.teacher = feedback.teacher.adapted(typical, state.worst)
 
     def _hand_over(self, segments: Segments, pairs: IntArray) -> None:
-        """Put queries, except those that an earlier program put in this iteration."""
+        """Ask queries, except those that this iteration asked before a restart."""
         feedback = self.parts.feedback
         since = self.state.newest_query
         self.state.newest_query = None
@@ -597,7 +599,7 @@ class PreferenceLoop:
             feedback.ask(segments, pairs[self._take_kept_answers(len(pairs)) :])
 
     def _take_kept_answers(self, most: float = float("inf")) -> int:
-        """Give the feedback at most so many answers of an earlier program; return how many."""
+        """Give the feedback the answers from before a restart, `most` at most; return how many."""
         feedback = self.parts.feedback
         count = 0
         while self.kept_answers and count < most and isinstance(feedback, InstantFeedback):
@@ -641,7 +643,7 @@ class PreferenceLoop:
             )
             return None, None
         places = AnswerPlaces(state.bootstrap_queries)
-        train, own_places = prepare_answers(
+        train, train_places = prepare_answers(
             train,
             queries[sets == TRAIN],
             places,
@@ -653,7 +655,7 @@ class PreferenceLoop:
         )
         state.bootstrap_queries = places.queries
         epochs = config.initial_epochs if state.reward is None else None
-        report = trainer.fit(train, validation, places=own_places, epochs=epochs)
+        report = trainer.fit(train, validation, places=train_places, epochs=epochs)
         self._give_reward(report.likelihood, comparisons)
         if not config.validation:
             return report, None
@@ -722,7 +724,7 @@ class PreferenceLoop:
             self.on_iteration(report)
 
     def _resume(self, folder: Path) -> None:
-        """Keep the run in a folder from now on, and go on from the checkpoint there."""
+        """Save the run in a folder from now on, and go on from the checkpoint there, if any."""
         state = self.state
         feedback = self.parts.feedback
         if not isinstance(self.parts.learner, Resumable):
@@ -739,27 +741,27 @@ class PreferenceLoop:
         )
         if isinstance(feedback, InstantFeedback):
             self.kept_answers.extend(journal.read())  # that came after the last checkpoint
-            feedback.on_answers = lambda new: journal.add(new, feedback.rng)
+            feedback.on_answers = lambda answers: journal.add(answers, feedback.rng)
         elif isinstance(feedback, LastingFeedback) and not state.iterations:
-            state.newest_query = journal.begun(feedback.newest)
+            state.newest_query = journal.begun(feedback.newest_query)
 
     def _save(self, seconds: float) -> None:
-        """Write a checkpoint; the answers that it holds leave the journal."""
+        """Write a checkpoint, and remove the answers that it holds from the journal."""
         if self.journal is None:
             return
         state = self.state
         parts = self.parts
         feedback = parts.feedback
-        newest_query = feedback.newest if isinstance(feedback, LastingFeedback) else None
-        own = vars(state) | {"seconds": seconds, "newest_query": newest_query}
-        del own["warm_start"]
+        newest_query = feedback.newest_query if isinstance(feedback, LastingFeedback) else None
+        saved_state = vars(state) | {"seconds": seconds, "newest_query": newest_query}
+        del saved_state["warm_start"]
         if state.reward is not None:  # its model is the trainer's
-            own["reward"] = {
+            saved_state["reward"] = {
                 "scaler": vars(state.reward.scaler),
                 "likelihood": state.reward.likelihood.to_json(),
             }
         checkpoint = {
-            "loop": own,
+            "loop": saved_state,
             "learner": parts.learner.snapshot(),
             "feedback": feedback.snapshot() if isinstance(feedback, InstantFeedback) else None,
             "model": parts.trainer.model.state_dict(),

@@ -17,10 +17,10 @@ from preferl.evaluation.policy import PolicyReport
 from preferl.online.configs import OnlineConfig
 from preferl.runs.summary import Finding
 from preferl.statistics import share_in_words
+from preferl.training.annotator_trust import trust_by_name
 from preferl.training.checkpoint_folder import saved_in_states
 from preferl.training.fit_report import FitReport, Validation
 from preferl.training.reward_function import RewardFunction
-from preferl.training.trust import trust_by_name
 
 PARTS: Final = ("acting", "fitting", "relabelling", "asking")
 """Parts of an iteration whose seconds are counted."""
@@ -153,8 +153,8 @@ class OnlineReport:
 
         By default, the last iteration of all fits nothing, since it asks nothing.
         """
-        fitted = [iteration for iteration in self.iterations if iteration.fit is not None]
-        return fitted[-1] if fitted else None
+        with_fit = [iteration for iteration in self.iterations if iteration.fit is not None]
+        return with_fit[-1] if with_fit else None
 
     @property
     def accuracy_in_words(self) -> str:
@@ -208,19 +208,19 @@ class Stopwatch:
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
         """Count the time of a block as that of a part, also where the block raises."""
-        began = self._clock()
-        counted = sum(self._seconds.values())
+        started_at = self._clock()
+        counted_seconds = sum(self._seconds.values())
         try:
             yield
         finally:
-            within = sum(self._seconds.values()) - counted
-            self._seconds[name] += self._clock() - began - within
+            within = sum(self._seconds.values()) - counted_seconds
+            self._seconds[name] += self._clock() - started_at - within
 
     def take(self) -> dict[str, float]:
         """Return the seconds so far, and begin again at 0."""
-        taken = self._seconds
+        seconds = self._seconds
         self._seconds = dict.fromkeys(PARTS, 0.0)
-        return taken
+        return seconds
 
 
 def course_of(iterations: Sequence[IterationReport], config: OnlineConfig) -> Course:
@@ -231,7 +231,7 @@ def course_of(iterations: Sequence[IterationReport], config: OnlineConfig) -> Co
     """
     rows = []
     evaluated_at = None
-    most = config.max_comparisons or math.inf
+    max_comparisons = config.max_comparisons or math.inf
     for iteration in iterations:
         true_return = low = high = math.nan
         evaluation = iteration.evaluation
@@ -243,11 +243,11 @@ def course_of(iterations: Sequence[IterationReport], config: OnlineConfig) -> Co
         if iteration.fit is not None and iteration.fit.decided and config.trainer.calibrate:
             noise = iteration.fit.likelihood.noise
         accuracy, decided = iteration.unseen_accuracy
-        answers = iteration.comparisons if iteration.comparisons < most else math.nan
+        answers = iteration.comparisons if iteration.comparisons < max_comparisons else math.nan
         accuracy, decided = iteration.unseen_accuracy
-        asked = (iteration.query_entropy, iteration.query_deviation)
-        given = (iteration.ties, iteration.contradicted)
-        fitted = (accuracy, decided, true_return, low, high, noise)
-        rows.append((iteration.env_steps, answers, *fitted, *asked, *given))
+        uncertainty = (iteration.query_entropy, iteration.query_deviation)
+        answer_shares = (iteration.ties, iteration.contradicted)
+        fit_numbers = (accuracy, decided, true_return, low, high, noise)
+        rows.append((iteration.env_steps, answers, *fit_numbers, *uncertainty, *answer_shares))
     columns = np.array(rows, float).reshape(-1, len(Course._fields) - 1).T
     return Course._make([*columns, config.steps])

@@ -19,7 +19,7 @@ from preferl.data.episodes import Episodes, join
 from preferl.data.segments import Clips, Short
 from preferl.envs.factory import draws, env_factory
 from preferl.errors import ConfigError, FeedbackError
-from preferl.evaluation.curve import often
+from preferl.evaluation.curve import evaluation_interval
 from preferl.evaluation.filming import film, frame_rate
 from preferl.evaluation.policies import Policy, RandomPolicy
 from preferl.evaluation.policy import PolicyReport, evaluate_policy
@@ -274,7 +274,7 @@ def _resolved(parts: LoopParts, sampler: PairSampler | None) -> dict[str, Any]:
         "model": config.model,
         "trainer": config.trainer,
         "initial_epochs": config.initial_epochs or config.trainer.epochs,
-        "eval_every": often(config.eval_every, config.steps),
+        "eval_every": evaluation_interval(config.eval_every, config.steps),
     }
     if isinstance(parts.feedback, StoredFeedback):
         resolved["answered_by"] = "people"
@@ -301,14 +301,14 @@ def _result(parts: LoopParts, report: OnlineReport) -> dict[str, Any]:
 
 def _recorded(teacher: Teacher) -> Teacher:
     """Return a teacher as settings hold it: itself if it can be written, else its class by name."""
-    named = hasattr(teacher, "__qualname__") or TEACHERS.has_config(type(teacher))
-    return teacher if named else cast("Teacher", type(teacher))
+    has_name = hasattr(teacher, "__qualname__") or TEACHERS.has_config(type(teacher))
+    return teacher if has_name else cast("Teacher", type(teacher))
 
 
 def _name_of(sampler: PairSampler) -> str:
     """Return `module:Name` of a function, or of the class of an object."""
-    named: Any = sampler if inspect.isroutine(sampler) else type(sampler)
-    return f"{named.__module__}:{named.__qualname__}"
+    sampler_object: Any = sampler if inspect.isroutine(sampler) else type(sampler)
+    return f"{sampler_object.__module__}:{sampler_object.__qualname__}"
 
 
 def _require_answers_of_shape(parts: LoopParts) -> None:
@@ -327,7 +327,7 @@ def _trust(parts: LoopParts, report: OnlineReport) -> dict[str, dict[str, float]
     names: tuple[str, ...] = ()
     with suppress(FeedbackError):  # raised where nothing has been answered yet
         if isinstance(parts.feedback, StoredFeedback):
-            names = parts.feedback.answered().names
+            names = parts.feedback.answers().names
     return trust_of(report, names)
 
 
@@ -419,22 +419,22 @@ def _evaluate(
         for name, policy in policies.items()
     }
     # Experience of bad and good behaviour alike that nothing was learned from.
-    bad = record(random, env, 2_000, seed=seed + 20_000)
-    fresh = join([bad, record(taught, env, 2_000, seed=seed + 20_001)])
+    random_episodes = record(random, env, 2_000, seed=seed + 20_000)
+    new_episodes = join([random_episodes, record(taught, env, 2_000, seed=seed + 20_001)])
     with closing(make_environments(env, 1, seed=seed + 40_000)) as venv:
-        shown = act(taught, venv, episodes=1)
+        filmed = act(taught, venv, episodes=1)
     return _Evaluated(
         policies=reports,
         rewards=_evaluate_rewards(
             report.reward,
-            _held_out(config, fresh, evaluation.queries),
-            fresh,
+            _held_out(config, new_episodes, evaluation.queries),
+            new_episodes,
             true_reward=true_reward,
             seed=seed,
         ),
-        shown=shown,
+        shown=filmed,
         clips=clips,
-        has_true_reward=report.has_true_reward or fresh.has_true_reward,
+        has_true_reward=report.has_true_reward or new_episodes.has_true_reward,
     )
 
 
@@ -443,13 +443,13 @@ def train_on_true_reward(config: OnlineConfig) -> Any:
 
     The environments are closed afterwards; set others to let the algorithm learn on.
     """
-    make = env_factory(config)
+    environment_factory = env_factory(config)
     copies = config.environments
-    env = make_environments(make, copies, seed=config.seed, vec_env=config.vec_env)
+    env = make_environments(environment_factory, copies, seed=config.seed, vec_env=config.vec_env)
     env = normalised(env) if config.normalise_observations else env
     with closing(env):
-        chosen = algorithm_of(config, env)
-        algorithm = build_algorithm(chosen, env, seed=config.seed, device=config.device)
+        algorithm_config = algorithm_of(config, env)
+        algorithm = build_algorithm(algorithm_config, env, seed=config.seed, device=config.device)
         learn_within(algorithm, config.steps)
     return algorithm
 
@@ -491,12 +491,12 @@ def _clips(config: OnlineConfig, steps: int, **policies: Policy) -> "list[Video]
     env = env_factory(config)
     rate = frame_rate(env)
     clips = []
-    for when, policy in policies.items():
+    for moment, policy in policies.items():
         frames = film(policy, env, seed=config.seed + 1, steps=steps)
         video = Video(
             encode(frames, fps=rate),
-            when.capitalize(),
-            f"{config.env_name}: the agent {when} it was taught.",
+            moment.capitalize(),
+            f"{config.env_name}: the agent {moment} it was taught.",
             start=len(frames) / rate / 2,  # where they differ
         )
         clips.append(video)
@@ -547,11 +547,11 @@ def _shown_reward(reward: RewardFunction, evaluated: _Evaluated) -> "Figure":
     """Draw the reward of each step of the episode that is shown."""
     from preferl.evaluation.summary import reward_figure
 
-    beside = " beside the true one" if evaluated.has_true_reward else ""
+    comparison = " beside the true one" if evaluated.has_true_reward else ""
     return reward_figure(
         reward,
         evaluated.shown,
-        f"The learned reward of each step of an episode{beside}.",
+        f"The learned reward of each step of an episode{comparison}.",
         f"One whole episode of the taught agent, {evaluated.shown.steps:,} steps; the band is the "
         "range of the members.",
         has_true_reward=evaluated.has_true_reward,
@@ -560,17 +560,18 @@ def _shown_reward(reward: RewardFunction, evaluated: _Evaluated) -> "Figure":
 
 def _lead(feedback: Feedback, *, has_true_reward: bool) -> str:
     """Say whose answers a run learned from, to which question, and how many were declined."""
-    by = ""
+    source = ""
     question = "which of two clips is better"
     if isinstance(feedback, InstantFeedback):
-        by = f" by {teacher_in_words(feedback.teacher)}"
+        source = f" by {teacher_in_words(feedback.teacher)}"
     elif isinstance(feedback, StoredFeedback):
-        by = " of people"
+        source = " of people"
         question = f'"{feedback.project.question}"'
     declined = _declined(feedback)
     aside = f" ({declined} more were declined)" if declined else ""
     lead = (
-        f"The agent's rewards came from a model of answers{by} to the question {question}{aside}."
+        f"The agent's rewards came from a model of answers{source} to the question {question}"
+        f"{aside}."
     )
     if has_true_reward:
         return f"{lead} It never saw the true reward, the environment's own."

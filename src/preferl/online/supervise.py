@@ -22,14 +22,14 @@ from preferl.store.status import PAGE, REWARD_SERVICE, ServiceState, Status
 from preferl.store.store import Store
 from preferl.trust import preferl_program, trust_options
 
-HERE: Final = ("localhost", "127.0.0.1", "::1")
+LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
 """Hosts of this machine, on which the page is probed."""
 
 LEEWAY_SECONDS: Final = 10.0
-"""Time, beside a fit's own, in which the service finds new answers and publishes a reward."""
+"""Time that the service may take, besides fitting, to find new answers and publish a reward."""
 
 FIT_SLACK: Final = 3.0
-"""How many times as long as the last fit the present one, of more answers, may take."""
+"""How many times as long as the last fit the present one may take, since it has more answers."""
 
 
 @contextmanager
@@ -53,8 +53,9 @@ def launch(
     Each is a process with a log in `rewards/logs`. A process that dies, or gives no heartbeat, is
     reported within seconds and started again, each time after a longer pause. A reward that falls
     behind the answers is reported, too; the agent keeps the latest one. At the end of the block,
-    both are asked to end, and killed if they do not. If this program is killed, both go on running
-    and people may go on answering; the next launch ends them and starts its own.
+    both processes are asked to end, and killed if they do not. If this program is killed, both
+    processes go on running and people can go on answering; the next launch ends them and starts
+    new ones.
 
     Args:
         store: folder of the labels, or the URL of a database; the project has to be there.
@@ -66,9 +67,9 @@ def launch(
         page_options: more options of `preferl annotate serve`, such as `("--port", "9000")`.
         reward_options: more options of `preferl reward serve`, such as `("--model", "pt")`.
         trust: modules that the project's `frames` may import to draw clips (see `preferl.trust`).
-        stale_answers: new answers from which the reward is reported as stale, unless a fit of
-            usual length is running.
-        stale_seconds: time after which a single new answer suffices for that report.
+        stale_answers: number of new answers at which the reward is reported as stale, unless a fit
+            of usual length is running.
+        stale_seconds: seconds after which even a single new answer makes the reward stale.
         config: pauses and time limits of the supervisor.
         on_message: called with one line at a time; writes to the terminal by default.
 
@@ -79,28 +80,30 @@ def launch(
         StorageError: a program does not come up, or another launch uses the same folder.
     """
     on_message(f"Starting {'the page and ' if page else ''}the reward service ...")
-    with closing(Store.open(store, files)) as opened:
-        number = opened.projects.get(project).id
-        service = RewardServiceProbe(opened, number, stale_answers, stale_seconds)
-        shared = ["--store", str(store), *(("--files", str(files)) if files else ())]
-        shared += ["--project", project]
-        own = ("--out", str(rewards), *reward_options)
-        serving = preferl_program("reward", "serve", *shared, *own)
-        programs = [Program(REWARD_SERVICE, serving, service.is_up, service.lost)]
+    with closing(Store.open(store, files)) as opened_store:
+        project_id = opened_store.projects.get(project).id
+        service = RewardServiceProbe(opened_store, project_id, stale_answers, stale_seconds)
+        shared_options = ["--store", str(store), *(("--files", str(files)) if files else ())]
+        shared_options += ["--project", project]
+        service_options = ("--out", str(rewards), *reward_options)
+        service_command = preferl_program("reward", "serve", *shared_options, *service_options)
+        programs = [Program(REWARD_SERVICE, service_command, service.is_up, service.failure)]
         if page:
-            more = ("--no-browser", *trust_options(trust), *page_options)
-            programs.append(page_program(shared, more, on_message))
+            page_settings = ("--no-browser", *trust_options(trust), *page_options)
+            programs.append(page_program(shared_options, page_settings, on_message))
         logs = SyncedFolder(rewards).path / "logs"
-        watched = (service.failing, service.stale)
-        with Supervisor(programs, logs, config, complaints=watched, on_message=on_message) as both:
-            yield both
+        complaints = (service.failing, service.stale)
+        with Supervisor(
+            programs, logs, config, complaints=complaints, on_message=on_message
+        ) as supervisor:
+            yield supervisor
 
 
 def page_program(shared: Sequence[str], options: Sequence[str], on_message: OnMessage) -> Program:
     """Describe the annotation page of a project as a program, with options of its command."""
     command = preferl_program("annotate", "serve", *shared, *options)
     probe = PageProbe(on_message)
-    return Program(PAGE, command, probe.is_up, probe.lost)
+    return Program(PAGE, command, probe.is_up, probe.failure)
 
 
 @final
@@ -112,12 +115,12 @@ class PageProbe:
     """
 
     on_message: OnMessage
-    every: float = 5.0  # seconds between two probes
+    interval: float = 5.0  # seconds between two probes
     patience: float = 30.0  # seconds without an answer after which the page counts as lost
     timeout: float = 2.0  # seconds to wait for one answer
     _link: str | None = field(default=None, init=False)
-    _asked: float = field(default=0.0, init=False)
-    _answered: float = field(default=0.0, init=False)
+    _probed_at: float = field(default=0.0, init=False)
+    _answered_at: float = field(default=0.0, init=False)
 
     def is_up(self, status: Status | None, _age: float) -> bool:
         """Return whether the page has reported its link."""
@@ -129,24 +132,24 @@ class PageProbe:
             self.on_message(f"Answer here: {link}")
             overview = f"{link.partition('/join/')[0]}/admin"
             self.on_message(f"Overview (open the link above first): {overview}")
-        self._answered = time.monotonic()
+        self._answered_at = time.monotonic()
         return True
 
-    def lost(self, _age: float = 0.0) -> str | None:
+    def failure(self, _age: float = 0.0) -> str | None:
         """Say why the page counts as lost, or return None."""
         address = urlsplit(self._link or "")
         host = address.hostname
-        late = time.monotonic() - self._asked >= self.every
-        if host not in HERE or not late:
+        is_due = time.monotonic() - self._probed_at >= self.interval
+        if host not in LOCAL_HOSTS or not is_due:
             return None
-        there = http.client.HTTPConnection(host, address.port, timeout=self.timeout)
-        with closing(there), suppress(OSError, http.client.HTTPException):
-            there.request("GET", "/healthz")
-            there.getresponse().read()
-            self._answered = time.monotonic()  # whatever comes back, be it an error
-        self._asked = time.monotonic()
-        silent = self._asked - self._answered
-        return f"has not answered for {silent:.0f} s" if silent > self.patience else None
+        connection = http.client.HTTPConnection(host, address.port, timeout=self.timeout)
+        with closing(connection), suppress(OSError, http.client.HTTPException):
+            connection.request("GET", "/healthz")
+            connection.getresponse().read()
+            self._answered_at = time.monotonic()  # whatever comes back, be it an error
+        self._probed_at = time.monotonic()
+        silence = self._probed_at - self._answered_at
+        return f"has not answered for {silence:.0f} s" if silence > self.patience else None
 
 
 @final
@@ -154,8 +157,8 @@ class PageProbe:
 class RewardServiceProbe:
     """Probes the reward service through the store; while the store is away it counts as running.
 
-    Many answers may wait for a fit if they come fast. That is no problem as long as the fit takes
-    about as long as the last one.
+    While answers come fast, many may wait for the running fit. That is reported only if the fit
+    takes much longer than the last one (`FIT_SLACK`).
     """
 
     store: Store
@@ -177,7 +180,7 @@ class RewardServiceProbe:
         beat = self._beat()
         return beat is not None and beat.works and beat.age < age
 
-    def lost(self, age: float) -> str | None:
+    def failure(self, age: float) -> str | None:
         """Say why the service counts as lost though its process runs, or return None."""
         beat = self._beat()
         if beat is None or beat.age > age:  # older than the process
@@ -213,21 +216,21 @@ class RewardServiceProbe:
             return None
         version = rewards[-1].version
         fit = rewards[-1].metrics
-        looked_at = 0 if beat is None else beat.status.looked_at or 0
-        behind = self.store.reports.revision(self.project) - max(fit.revision, looked_at)
-        fits = beat is not None and beat.alive and beat.status.state == "fitting"
-        patience = LEEWAY_SECONDS + (FIT_SLACK * fit.seconds if fits else 0.0)
-        if behind <= 0:
+        revision_seen = 0 if beat is None else beat.status.looked_at or 0
+        new_answers = self.store.reports.revision(self.project) - max(fit.revision, revision_seen)
+        is_fitting = beat is not None and beat.alive and beat.status.state == "fitting"
+        patience = LEEWAY_SECONDS + (FIT_SLACK * fit.seconds if is_fitting else 0.0)
+        if new_answers <= 0:
             self._behind_since.clear()
-        late = False
-        now = self.clock()
+        is_late = False
+        time_now = self.clock()
         limits = {"any": (1, self.stale_seconds), "many": (max(1, self.stale_answers), patience)}
-        for word, (answers, seconds) in limits.items():
-            if behind < answers:
-                self._behind_since.pop((version, word), None)
+        for limit_name, (answers, seconds) in limits.items():
+            if new_answers < answers:
+                self._behind_since.pop((version, limit_name), None)
             else:
-                since = self._behind_since.setdefault((version, word), now)
-                late = late or now - since >= seconds
-        if not late:
+                since = self._behind_since.setdefault((version, limit_name), time_now)
+                is_late = is_late or time_now - since >= seconds
+        if not is_late:
             return None
         return f"The reward is stale: people have gone on answering since version {version}."

@@ -38,13 +38,13 @@ LOG = "log.txt"
 
 UNIT_LOCK: Final = "unit.lock"
 
-SHOWN: Final = 5
+LOG_LINES: Final = 5
 """Last lines of a failed unit's log in messages; a traceback ends with the error."""
 
-PATIENCE: Final = 30.0
+INTERRUPT_SECONDS: Final = 30.0
 """Seconds that interrupted units have to write a checkpoint before they are killed."""
 
-GLANCE: Final = 0.2
+POLL_SECONDS: Final = 0.2
 """Seconds between two looks at a process."""
 
 OnDone = Callable[["Unit", Any], None]
@@ -90,9 +90,9 @@ def run_units(
     is killed, their processes end, too. Scripts need `if __name__ == "__main__":`.
 
     Args:
-        units: in the order in which they begin.
-        on_done: called here, with one unit at a time.
-        processes: at a time; None takes one for each processor core.
+        units: units in the order in which they begin.
+        on_done: called in this process, with one unit at a time.
+        processes: how many run at a time; None takes one for each processor core.
 
     Returns:
         The units that failed, by name: the last lines of their logs. The next start runs them
@@ -105,43 +105,44 @@ def run_units(
     """
     limit = usable_cores() if processes is None else processes
     require_in("processes", limit, 1, float("inf"))
-    waiting = deque(begun(units, on_done))
-    failed = dict[str, str]()
+    waiting = deque(pending_units(units, on_done))
+    failures = dict[str, str]()
     running: dict[int, tuple[SpawnProcess, Unit]] = {}  # by sentinel
     try:
         while waiting or running:
             while waiting and len(running) < limit:
-                process = _started(waiting[0])
+                process = _started_process(waiting[0])
                 running[process.sentinel] = process, waiting.popleft()
             for sentinel in connection.wait([*running]):
                 process, unit = running.pop(int(sentinel))  # type: ignore[arg-type]  # all are ours
                 process.join()
-                failed |= ended(unit, process.exitcode or 0, on_done)
+                failures |= unit_failures(unit, process.exitcode or 0, on_done)
     finally:
         _end([process for process, _ in running.values()])
-    return {unit.name: failed[unit.name] for unit in units if unit.name in failed}
+    return {unit.name: failures[unit.name] for unit in units if unit.name in failures}
 
 
 def perform(unit: Unit) -> None:
     """Run a unit in this process, unless it is done.
 
-    If the process of an earlier, killed program still holds the unit, it has `PATIENCE` to end.
+    If the process of an earlier, killed program still holds the unit, it has `INTERRUPT_SECONDS` to
+    end.
 
     Raises:
         ConfigError: the unit's work does not exist.
         StorageError: another process is at work on the unit, or its folder cannot be written to.
     """
-    with FolderLock(unit.folder, UNIT_LOCK, "unit", patience=PATIENCE):
+    with FolderLock(unit.folder, UNIT_LOCK, "unit", patience=INTERRUPT_SECONDS):
         if (unit.folder / DONE).is_file():
             return
-        began = time.perf_counter()
+        started_at = time.perf_counter()
         work = named_object(unit.work, f"work of {unit.name}")
         result = work(unit.settings, unit.folder)
-        seconds = round(time.perf_counter() - began, 2)
+        seconds = round(time.perf_counter() - started_at, 2)
         write_json(unit.folder / DONE, plain({"seconds": seconds, "result": result}))
 
 
-def begun(units: Sequence[Unit], on_done: OnDone) -> list[Unit]:
+def pending_units(units: Sequence[Unit], on_done: OnDone) -> list[Unit]:
     """Make the folders of units, call `on_done` for units that are done, and return the others.
 
     Raises:
@@ -150,23 +151,23 @@ def begun(units: Sequence[Unit], on_done: OnDone) -> list[Unit]:
     _require_distinct(units)
     for unit in units:
         _begin(unit)
-    done = [unit for unit in units if (unit.folder / DONE).is_file()]
-    for unit in done:
+    done_units = [unit for unit in units if (unit.folder / DONE).is_file()]
+    for unit in done_units:
         on_done(unit, _result(unit))
-    return [unit for unit in units if unit not in done]
+    return [unit for unit in units if unit not in done_units]
 
 
-def ended(unit: Unit, code: int, on_done: OnDone) -> dict[str, str]:
-    """Call `on_done` if a unit is done; else log why it failed, and return the reason by its name.
+def unit_failures(unit: Unit, code: int, on_done: OnDone) -> dict[str, str]:
+    """Call `on_done` if a unit is done; else log why it failed, and return its name and reason.
 
     `code` is the exit status of the unit's process, below zero for a signal.
     """
     if (unit.folder / DONE).is_file():
         on_done(unit, _result(unit))
         return {}
-    why = _why(unit, code)
-    LOGGER.error("%s failed: %s", unit.name, why)
-    return {unit.name: why}
+    reason = _failure_reason(unit, code)
+    LOGGER.error("%s failed: %s", unit.name, reason)
+    return {unit.name: reason}
 
 
 def run_here(unit: Unit) -> int:
@@ -174,10 +175,11 @@ def run_here(unit: Unit) -> int:
 
     Ctrl-C interrupts the process, and is raised again.
     """
-    process = _started(unit)
+    process = _started_process(unit)
     try:
         while process.is_alive():
-            process.join(GLANCE)  # a cluster interrupts Python between two calls, and no call
+            # Joined in short calls: a cluster's interrupt arrives only between two of them.
+            process.join(POLL_SECONDS)
         return process.exitcode or 0
     finally:
         _end([process])
@@ -187,10 +189,10 @@ def _require_distinct(units: Sequence[Unit]) -> None:
     names = [unit.name for unit in units]
     folders = [str(unit.folder.resolve()) for unit in units]
     for title, values in (("names", names), ("folders", folders)):
-        twice = sorted({value for value in values if values.count(value) > 1})
-        if twice:
+        repeated = sorted({value for value in values if values.count(value) > 1})
+        if repeated:
             raise ConfigError(
-                f"{title} of units: expected one for each, got {twice} several times."
+                f"{title} of units: expected one for each, got {repeated} several times."
             )
 
 
@@ -201,11 +203,11 @@ def _begin(unit: Unit) -> None:
     if not file.is_file():
         write_json(file, work_and_settings)
     with reading(file, expected="the work and settings of a unit", error=StorageError):
-        begun = read_object(file)
-    if begun != work_and_settings:
+        saved = read_object(file)
+    if saved != work_and_settings:
         raise ConfigError(
             f"settings of {unit.name} in {unit.folder}: expected those it was begun with, "
-            f"{begun}, got {work_and_settings}. Choose another folder, or remove it."
+            f"{saved}, got {work_and_settings}. Choose another folder, or remove it."
         )
 
 
@@ -214,14 +216,14 @@ def _result(unit: Unit) -> Any:
         return read_object(unit.folder / DONE)["result"]
 
 
-def _why(unit: Unit, code: int) -> str:
+def _failure_reason(unit: Unit, code: int) -> str:
     """Return the last lines of a unit's log, and the signal that ended it, if any."""
     text = (unit.folder / LOG).read_text("utf-8", "replace") if (unit.folder / LOG).exists() else ""
-    ended = [f"ended by {signal.Signals(-code).name}"] if code < 0 else []
-    return "\n".join([*text.splitlines()[-SHOWN:], *ended]) or f"ended with {code}"
+    signal_line = [f"ended by {signal.Signals(-code).name}"] if code < 0 else []
+    return "\n".join([*text.splitlines()[-LOG_LINES:], *signal_line]) or f"ended with {code}"
 
 
-def _started(unit: Unit) -> SpawnProcess:
+def _started_process(unit: Unit) -> SpawnProcess:
     # A fork of a process that has used torch's threads can hang.
     process = get_context("spawn").Process(target=_work, args=(unit,), name=unit.name)
     with safe_children(), _one_thread():
@@ -231,14 +233,14 @@ def _started(unit: Unit) -> SpawnProcess:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Let programs that are started in the block use one thread; numpy and torch read it early."""
-    before = os.environ.get("OMP_NUM_THREADS")
+    """Let programs that the block starts use one thread; numpy and torch read this on import."""
+    earlier_value = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = "1"
     try:
         yield
     finally:
         os.environ.pop("OMP_NUM_THREADS")
-        os.environ.update({} if before is None else {"OMP_NUM_THREADS": before})
+        os.environ.update({} if earlier_value is None else {"OMP_NUM_THREADS": earlier_value})
 
 
 def _work(unit: Unit) -> None:
@@ -255,20 +257,20 @@ def _work(unit: Unit) -> None:
 
 def _end_with_the_first() -> None:
     """End this process once the program that started it has ended, for whatever reason."""
-    first = parent_process()
-    if first is not None:
-        first.join()
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
         os._exit(1)
 
 
 def _end(processes: Iterable[SpawnProcess]) -> None:
     """Interrupt processes, and kill them if they go on for too long or Ctrl-C comes again."""
-    until = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + INTERRUPT_SECONDS
     for process in processes:
         process.terminate()
     try:
         for process in processes:
-            process.join(max(0.0, until - time.monotonic()))
+            process.join(max(0.0, deadline - time.monotonic()))
     finally:
         for process in processes:
             process.kill()

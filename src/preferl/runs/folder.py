@@ -92,8 +92,7 @@ def open_run(
 ) -> Iterator[RunFolder]:
     """Hold the folder of a new or resumed run while the block works in it.
 
-    Check everything that can be checked before calling this, so that a mistake moves no older run
-    aside.
+    Check settings before you call this, so that a mistake does not move an older run aside.
     The lock ends with the block or with the process. An error that ends the block is kept in
     `failure.json` until the run is resumed.
 
@@ -119,23 +118,28 @@ def open_run(
     """
     path = Path(path)
     require_openable(path, resume=resume)
-    before = to_json(summary or RunSummary())
-    begun = path.stat() if resume else _begin(path, config, seed, data, resolved or {}, before)
+    initial_summary = to_json(summary or RunSummary())
+    folder_status = (
+        path.stat() if resume else _begin(path, config, seed, data, resolved or {}, initial_summary)
+    )
     folder = RunFolder(path)
     with FolderLock(path, LOCK, "run"):
-        if not os.path.samestat(begun, path.stat()):
-            raise StorageError(f"{path}: expected to be its only run, got a newer one.")
+        if not os.path.samestat(folder_status, path.stat()):
+            raise StorageError(
+                f"{path}: expected to be its only run, got a newer one. Let one program "
+                "write there at a time."
+            )
         if resume:
-            # again, now that no other program can change the folder
-            require_openable(path, resume=True, held=True, config=config, may_differ=may_differ)
+            # Checked again, now that no other program can change the folder.
+            require_openable(path, resume=True, is_held=True, config=config, may_differ=may_differ)
             _require_same_data(path / DATA, data)
             remove_drafts(path)
-            write_json(path / SUMMARY, before)
+            write_json(path / SUMMARY, initial_summary)
             (path / FAILURE).unlink(missing_ok=True)
         try:
             yield folder
-        except Exception as error:  # of any kind, so that the folder tells later why the run failed
-            with suppress(StorageError):  # which a full disk may prevent
+        except Exception as error:  # whatever it is, the folder shall tell why the run failed
+            with suppress(StorageError):  # a full disk may prevent that
                 write_json(path / FAILURE, plain({"error": f"{type(error).__name__}: {error}"}))
             raise
 
@@ -144,7 +148,7 @@ def require_openable(
     path: Path | str,
     *,
     resume: bool,
-    held: bool = False,
+    is_held: bool = False,
     config: object | None = None,
     may_differ: Collection[str] = (),
 ) -> None:
@@ -153,7 +157,7 @@ def require_openable(
     Args:
         path: the folder.
         resume: whether to resume the run in the folder.
-        held: whether this program holds the folder.
+        is_held: whether this program holds the folder.
         config: the configuration to compare with that of the run to resume, if known already.
         may_differ: settings that a resumed run may change, as for `open_run`.
 
@@ -168,11 +172,13 @@ def require_openable(
     elif not (path / "config.json").is_file():
         raise ResumeError(f"{path}: there is no run here to resume. Begin one without resuming.")
     elif RunFolder(path).finished:
-        seen = path / ("report.html" if (path / "report.html").exists() else "result.json")
-        raise ResumeError(f"{path}: this run is finished, see {seen}. Nothing is left to resume.")
+        result_file = path / ("report.html" if (path / "report.html").exists() else "result.json")
+        raise ResumeError(
+            f"{path}: this run is finished, see {result_file}. Nothing is left to resume."
+        )
     elif config is not None:
         _require_same_settings(RunFolder(path), config, may_differ)
-    if not held:
+    if not is_held:
         FolderLock(path, LOCK, "run").require_free()
 
 
@@ -186,7 +192,7 @@ def _begin(
 ) -> os.stat_result:
     """Make a new folder with the configuration of a run and the versions it runs on.
 
-    The returned status tells the folder from one that another program puts in its place.
+    The returned status shows later whether another program has replaced the folder.
     """
     settings = {
         "kind": type(config).__name__,
@@ -211,26 +217,30 @@ def _require_same_settings(folder: RunFolder, config: Any, may_differ: Collectio
         written = to_json(folder.config(type(config)))
     except ConfigError:  # the config may hold a function that only code can name
         written = read_file(folder.path("config.json"))["config"]
-    old = flat_settings(written)
-    new = flat_settings(to_json(config))
+    saved_settings = flat_settings(written)
+    present_settings = flat_settings(to_json(config))
     different = [
-        name for name in {**old, **new} if old.get(name) != new.get(name) and name not in may_differ
+        name
+        for name in {**saved_settings, **present_settings}
+        if saved_settings.get(name) != present_settings.get(name) and name not in may_differ
     ]
     if different:
-        was, now = (
-            ", ".join(f"{name}={values.get(name)}" for name in different) for values in (old, new)
+        saved_text, present_text = (
+            ", ".join(f"{name}={values.get(name)}" for name in different)
+            for values in (saved_settings, present_settings)
         )
         raise ConfigError(
-            f"settings of the run in {folder.folder} to go on with: expected {was}, got {now}. "
-            "Use the settings it was begun with, or begin another run without resuming."
+            f"settings of the run in {folder.folder} to go on with: expected {saved_text}, got "
+            f"{present_text}. Use the settings it was begun with, or begin another run without "
+            "resuming."
         )
 
 
 def _require_same_data(file: Path, data: Mapping[str, Any] | None) -> None:
-    begun = read_file(file) if file.exists() else None
-    if begun != (None if data is None else json.loads(json.dumps(dict(data)))):
+    saved = read_file(file) if file.exists() else None
+    if saved != (None if data is None else json.loads(json.dumps(dict(data)))):
         raise DataError(
-            f"data of the run in {file.parent}: expected those it was begun with, {begun}, got "
+            f"data of the run in {file.parent}: expected those it was begun with, {saved}, got "
             f"{data}. Restore the data, or begin another run without resuming."
         )
 
@@ -239,9 +249,9 @@ def flat_settings(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]
     """Return settings by dotted name; the names leave out the section `config` of a run."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
-        inner = "" if name == "config" and not prefix else f"{prefix}{name}."
-        named = {f"{prefix}{name}": value}
-        flat |= flat_settings(value, inner) if isinstance(value, Mapping) else named
+        inner_prefix = "" if name == "config" and not prefix else f"{prefix}{name}."
+        setting = {f"{prefix}{name}": value}
+        flat |= flat_settings(value, inner_prefix) if isinstance(value, Mapping) else setting
     return flat
 
 

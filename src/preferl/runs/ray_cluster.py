@@ -21,16 +21,16 @@ from preferl._optional import require
 from preferl.errors import ConfigError, StorageError
 from preferl.printing import get_logger
 from preferl.runs.executor import (
-    PATIENCE,
+    INTERRUPT_SECONDS,
     UNIT,
     UNIT_LOCK,
     Executor,
     OnDone,
     Unit,
-    begun,
-    ended,
+    pending_units,
     run_here,
     run_units,
+    unit_failures,
 )
 from preferl.runs.lock import FolderLock
 
@@ -97,7 +97,7 @@ def run_units_on_ray(
     """
     ray = require("ray", extra="ray")
     units = [Unit(one.name, one.work, one.settings, one.folder.resolve()) for one in units]
-    waiting = begun(units, on_done)
+    waiting = pending_units(units, on_done)
     failed = dict[str, str]()
     with _connected(ray, address):
         task = ray.remote(num_cpus=1, max_retries=LOST_MACHINES)(_run_on_this_machine)
@@ -107,7 +107,7 @@ def run_units_on_ray(
             while running:
                 (first, *_), _ = ray.wait([*running])
                 unit = running.pop(first)
-                failed |= _ended(ray, first, unit, on_done)
+                failed |= _task_failures(ray, first, unit, on_done)
         finally:
             _cancel(ray, [*running])
     return {unit.name: failed[unit.name] for unit in units if unit.name in failed}
@@ -128,7 +128,7 @@ def _run_on_this_machine(unit: Unit, current: str) -> int:
     return run_here(unit)
 
 
-def _ended(ray: Any, task: Any, unit: Unit, on_done: OnDone) -> dict[str, str]:
+def _task_failures(ray: Any, task: Any, unit: Unit, on_done: OnDone) -> dict[str, str]:
     try:
         code = ray.get(task)
     except ray.exceptions.RayTaskError as error:  # raised on the machine
@@ -136,7 +136,7 @@ def _ended(ray: Any, task: Any, unit: Unit, on_done: OnDone) -> dict[str, str]:
     except ray.exceptions.RayError as error:  # no machine is left
         why = str(error)
     else:
-        return ended(unit, code, on_done)
+        return unit_failures(unit, code, on_done)
     LOGGER.error("%s failed: %s", unit.name, why)
     return {unit.name: why}
 
@@ -146,7 +146,7 @@ def _cancel(ray: Any, tasks: list[Any]) -> None:
     for task in tasks:
         ray.cancel(task)
     if tasks:
-        ray.wait(tasks, num_returns=len(tasks), timeout=2 * PATIENCE)
+        ray.wait(tasks, num_returns=len(tasks), timeout=2 * INTERRUPT_SECONDS)
 
 
 @contextmanager
@@ -179,4 +179,4 @@ def _require_reachable(address: str) -> None:
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not colon:
         raise ValueError("it has no port")
-    socket.create_connection((host, int(port)), timeout=PATIENCE).close()
+    socket.create_connection((host, int(port)), timeout=INTERRUPT_SECONDS).close()

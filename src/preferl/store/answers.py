@@ -65,13 +65,13 @@ class GivenAnswer:
 class AnswerPage:
     """One page of a list of answers, whether pages precede or follow it, and the list's length.
 
-    Counting stops early: a `total` above `MOST_COUNTED` only says that there are more than that.
+    Counting stops after `MOST_COUNTED`: a larger `total` only says that there are more than that.
     """
 
     answers: tuple[GivenAnswer, ...]
     total: int
-    has_before: bool = False
-    has_after: bool = False
+    has_previous: bool = False
+    has_next: bool = False
 
 
 @final
@@ -93,8 +93,8 @@ class GivenAnswers:
     ) -> AnswerPage:
         """Return a page with the latest answer of each person to each query, without skips.
 
-        The database filters, sorts and cuts. Pages use keyset pagination: each begins next to an
-        answer of its neighbour, so that late pages cost no more than the first one. If that answer
+        The database filters, sorts and cuts. Pages use keyset pagination: a page begins next to the
+        last answer of its neighbour, so that late pages cost no more than the first. If that answer
         is not in the list, the first page is returned.
 
         Args:
@@ -110,38 +110,42 @@ class GivenAnswers:
             ConfigError: an unknown `show`.
         """
         require_one_of("show", show, Show)
-        chosen = _chosen(project_id, show)
+        listed = _listed(project_id, show)
         if annotator_id is not None:
-            chosen = chosen.where(Answer.annotator_id == annotator_id)
-        counted = chosen.with_only_columns(Answer.id).limit(MOST_COUNTED + 1)
+            listed = listed.where(Answer.annotator_id == annotator_id)
+        counted_ids = listed.with_only_columns(Answer.id).limit(MOST_COUNTED + 1)
         keys = _KEYS[show]
-        beside = before if after is None else after
-        anchor = _rows(project_id).with_only_columns(*keys).where(Answer.id == beside)
+        anchor_id = before if after is None else after
+        anchor_row = _rows(project_id).with_only_columns(*keys).where(Answer.id == anchor_id)
         with self._database.read() as session:
-            total = int(session.scalar(select(func.count()).select_from(counted.subquery())) or 0)
-            begin = None if beside is None else session.execute(anchor).first()
-            begins = begin is not None and None not in begin
-            backwards = begins and after is None
-            if begin is not None and begins:
-                place = tuple_(*keys)
-                chosen = chosen.where(place > tuple(begin) if backwards else place < tuple(begin))
+            total = int(
+                session.scalar(select(func.count()).select_from(counted_ids.subquery())) or 0
+            )
+            anchor_keys = None if anchor_id is None else session.execute(anchor_row).first()
+            has_anchor = anchor_keys is not None and None not in anchor_keys
+            backwards = has_anchor and after is None
+            if anchor_keys is not None and has_anchor:
+                sort_key = tuple_(*keys)
+                listed = listed.where(
+                    sort_key > tuple(anchor_keys) if backwards else sort_key < tuple(anchor_keys)
+                )
             order = (key.asc() if backwards else key.desc() for key in keys)
-            rows = session.execute(chosen.order_by(*order).limit(size + 1)).all()
-        answers = tuple(_given(*row) for row in rows[:size])
-        more = len(rows) > size
+            rows = session.execute(listed.order_by(*order).limit(size + 1)).all()
+        answers = tuple(_given_answer(*row) for row in rows[:size])
+        has_more = len(rows) > size
         if backwards:
-            return AnswerPage(answers[::-1], total, has_before=more, has_after=True)
-        return AnswerPage(answers, total, has_before=begins, has_after=more)
+            return AnswerPage(answers[::-1], total, has_previous=has_more, has_next=True)
+        return AnswerPage(answers, total, has_previous=has_anchor, has_next=has_more)
 
     def get(self, project_id: int, answer_id: int) -> GivenAnswer | None:
         """Return a project's answer by its number, whether or not it counts; None if unknown."""
         rows = self._database.rows(_rows(project_id).where(Answer.id == answer_id))
-        return _given(*rows[0]) if rows else None
+        return _given_answer(*rows[0]) if rows else None
 
     def history(self, project_id: int, query_id: int) -> Sequence[GivenAnswer]:
         """Return every answer ever given to a query, oldest first, withdrawn ones included."""
-        given = _rows(project_id).where(Answer.query_id == query_id).order_by(Answer.id)
-        return [_given(*row) for row in self._database.rows(given)]
+        answers = _rows(project_id).where(Answer.query_id == query_id).order_by(Answer.id)
+        return [_given_answer(*row) for row in self._database.rows(answers)]
 
     def withdraw(self, project_id: int, answer_id: int, *, by: int, key: str) -> int:
         """Withdraw an answer, so that it no longer counts; its query may then wait for another one.
@@ -196,17 +200,17 @@ class GivenAnswers:
         if not 8 <= len(key) <= 90:
             raise FeedbackError(f"key: expected 8 to 90 letters, got {len(key)}.")
         with self._database.write() as session:
-            answer, query = _alone(session, project_id, answer_id, by)
-            if (known := _by_key(session, project_id, key)) is not None:
-                return known
-            given = list(session.scalars(_TO_QUERY, {"query_id": query.id}))
-            latest = {row.annotator_id: row for row in given}
+            answer, query = _locked(session, project_id, answer_id, by)
+            if (earlier_id := _by_key(session, project_id, key)) is not None:
+                return earlier_id
+            history = list(session.scalars(_TO_QUERY, {"query_id": query.id}))
+            latest = {row.annotator_id: row for row in history}
             if latest[answer.annotator_id] is not answer:
                 raise FeedbackError(
                     "answer: expected the latest of its person, got one that has changed since."
                 )
             if kind is not None:
-                recorded = _correct(session, query, answer, given, by=by, key=key, kind=kind)
+                recorded = _correct(session, query, answer, history, by=by, key=key, kind=kind)
             elif answer.kind in COUNTED:
                 recorded = _retract(session, query, answer, by, key)
             else:
@@ -225,23 +229,25 @@ class GivenAnswers:
 
 def _rows(project_id: int) -> Select[*tuple[Any, ...]]:
     """SQL: answers with their queries, annotators' names and the newest reward's predictions."""
-    newest = (
+    newest_version = (
         select(func.max(RewardVersion.version))
         .where(RewardVersion.project_id == project_id)
         .scalar_subquery()
     )
-    asked = func.coalesce(Query.repeat_of, Query.id)
-    is_newest = and_(Prediction.query_id == asked, Prediction.version == newest)
+    answered_query = func.coalesce(Query.repeat_of, Query.id)
+    is_newest_prediction = and_(
+        Prediction.query_id == answered_query, Prediction.version == newest_version
+    )
     return (
         select(Answer, Query, Annotator.name, Prediction.preference)
         .join(Query, Query.id == Answer.query_id)
         .join(Annotator, Annotator.id == Answer.annotator_id)
-        .outerjoin(Prediction, is_newest)
+        .outerjoin(Prediction, is_newest_prediction)
         .where(Answer.project_id == project_id)
     )
 
 
-def _chosen(project_id: int, show: Show) -> Select[*tuple[Any, ...]]:
+def _listed(project_id: int, show: Show) -> Select[*tuple[Any, ...]]:
     rows = _rows(project_id).where(Answer.kind != "skip", LATEST)
     if show == "differing":
         return rows.where(Answer.kind.in_(COUNTED), Answer.query_id.in_(_differing(project_id)))
@@ -254,12 +260,12 @@ def _chosen(project_id: int, show: Show) -> Select[*tuple[Any, ...]]:
 
 def _differing(project_id: int) -> Select[int]:
     """SQL: queries whose counted answers differ; "cannot tell" differs from a preference."""
-    given = func.coalesce(Answer.preference, -1.0)
+    preference = func.coalesce(Answer.preference, -1.0)
     return (
         select(Answer.query_id)
         .where(Answer.project_id == project_id, Answer.kind.in_(COUNTED), LATEST)
         .group_by(Answer.query_id)
-        .having(func.min(given) != func.max(given))
+        .having(func.min(preference) != func.max(preference))
         .correlate(None)
     )
 
@@ -275,9 +281,17 @@ _KEYS: Final[dict[Show, tuple[ColumnElement[Any], ...]]] = {
 _TO_QUERY: Final = select(Answer).where(Answer.query_id == statements.QUERY).order_by(Answer.id)
 
 
-def _given(answer: Answer, query: Query, name: str, first: float | None) -> GivenAnswer:
-    left = None if first is None else 1 - first if answer.swapped else first
-    return GivenAnswer(answer, query, name, left)
+def _given_answer(
+    answer: Answer, query: Query, name: str, first_preferred: float | None
+) -> GivenAnswer:
+    left_preferred = (
+        None
+        if first_preferred is None
+        else 1 - first_preferred
+        if answer.swapped
+        else first_preferred
+    )
+    return GivenAnswer(answer, query, name, left_preferred)
 
 
 def _by_key(session: Session, project_id: int, key: str) -> int | None:
@@ -290,7 +304,7 @@ def _by_key(session: Session, project_id: int, key: str) -> int | None:
     return answer.id
 
 
-def _alone(session: Session, project_id: int, answer_id: int, by: int) -> tuple[Answer, Query]:
+def _locked(session: Session, project_id: int, answer_id: int, by: int) -> tuple[Answer, Query]:
     """Lock an answer and its query for this transaction, and return both.
 
     Other requests of the person who changes it, and of everybody who has answered the query, wait
@@ -299,8 +313,8 @@ def _alone(session: Session, project_id: int, answer_id: int, by: int) -> tuple[
     answer = session.get(Answer, answer_id)
     if answer is None or answer.project_id != project_id or answer.kind == "skip":
         raise FeedbackError(f"answer: expected one of this project, got number {answer_id}.")
-    given = session.scalars(_TO_QUERY, {"query_id": answer.query_id})
-    for person in sorted({by, *(row.annotator_id for row in given)}):
+    history = session.scalars(_TO_QUERY, {"query_id": answer.query_id})
+    for person in sorted({by, *(row.annotator_id for row in history)}):
         session.scalar(statements.ALONE, {"annotator_id": person})
     return answer, session.get_one(Query, answer.query_id, with_for_update=True)
 
@@ -309,22 +323,24 @@ def _correct(
     session: Session,
     query: Query,
     answer: Answer,
-    given: Sequence[Answer],
+    history: Sequence[Answer],
     *,
     by: int,
     key: str,
     kind: str,
 ) -> Answer:
-    """Withdraw what a correction replaces, and record it; `given` is the query's history."""
+    """Withdraw the answers that a correction replaces, and record it; `history` is the query's."""
     if query.for_annotator not in (None, by):
         raise FeedbackError("answer: expected one to a query of everybody, got a repeat.")
-    own = [row for row in given if row.annotator_id == answer.annotator_id]
-    counted = [answer, *(row for row in own if row.kind in COUNTED)]
-    corrected = counted[-1].key  # the last answer that counted; `answer` may withdraw it
-    latest = {row.annotator_id: row for row in given}
+    own_answers = [row for row in history if row.annotator_id == answer.annotator_id]
+    counted_answers = [answer, *(row for row in own_answers if row.kind in COUNTED)]
+    corrected = counted_answers[-1].key  # the last answer that counted; `answer` may withdraw it
+    latest = {row.annotator_id: row for row in history}
     for count, row in enumerate(latest.values()):
-        earlier = (row.detail or {}).get("corrects") == corrected
-        if row.kind in COUNTED and (row is answer or row.annotator_id == by or earlier):
+        is_earlier_correction = (row.detail or {}).get("corrects") == corrected
+        if row.kind in COUNTED and (
+            row is answer or row.annotator_id == by or is_earlier_correction
+        ):
             _retract(session, query, row, by, f"{key}-{count}")
     return record_answer(
         session,

@@ -51,7 +51,7 @@ DRAWING_SECONDS: Final = 10.0
 EPISODES_KEPT: Final = 4
 """How many of the newest whole episodes stay, so that one being drawn outlives the next ones."""
 
-SHOWN_KEPT: Final = 2
+DRAWN_EPISODES_KEPT: Final = 2
 """How many episodes with a video stay: the one on the page, and one that a person still watches."""
 
 
@@ -77,7 +77,7 @@ class ClipStore:
 
         Args:
             project_id: the project that the clips belong to.
-            segments: at most some thousands; with `states` if pictures are made from them.
+            segments: a few thousand at most; with `states` if pictures are drawn from them.
             kind: `"episode"` for clips that are only watched. The store keeps the few latest
                 episodes, and those that queries refer to.
             detail: further information about each clip, as JSON.
@@ -86,23 +86,23 @@ class ClipStore:
             StorageError: the folder or the database cannot be written to; nothing is stored then.
         """
         ids = clip_ids(segments)
-        place = dict[str, int]()
+        row_of_clip = dict[str, int]()
         for row, name in enumerate(ids):
-            place.setdefault(name, row)
+            row_of_clip.setdefault(name, row)
         with self._database.read() as session:
-            known = known_clips(session, project_id, place)
-        fresh = [name for name in place if name not in known]
-        if fresh:
-            rows = np.array([place[name] for name in fresh])
-            shard = content_id(np.array(fresh))
+            stored_clips = known_clips(session, project_id, row_of_clip)
+        new_clips = [name for name in row_of_clip if name not in stored_clips]
+        if new_clips:
+            rows = np.array([row_of_clip[name] for name in new_clips])
+            shard = content_id(np.array(new_clips))
             # Another machine may have removed files of which this one has a copy.
-            if self._files.url is not None or not self._has(project_id, shard):
+            if self._files.url is not None or not self._has_shard(project_id, shard):
                 with self._files.writing(_shard(project_id, shard)) as draft:
                     save_segments(draft, segments.select(rows), durable=False)
             steps = segments.real[rows].tolist()
             clips = [
                 Clip(id=name, kind=kind, shard=shard, row=row, steps=steps[row], detail=detail)
-                for row, name in enumerate(fresh)
+                for row, name in enumerate(new_clips)
             ]
             self._add(project_id, clips)
         if kind == "episode":
@@ -110,15 +110,15 @@ class ClipStore:
         return ids
 
     def _add(self, project_id: int, clips: Sequence[Clip]) -> None:
-        """Add the rows of clips to a project, but for those that it has by now."""
+        """Add the rows of clips to a project, except those that it has meanwhile."""
         with self._database.write() as session:
             locked_project(session, project_id)
-            at = clock(session)
-            known = known_clips(session, project_id, [clip.id for clip in clips])
+            created_at = clock(session)
+            stored_clips = known_clips(session, project_id, [clip.id for clip in clips])
             for clip in clips:
-                if clip.id not in known:
+                if clip.id not in stored_clips:
                     clip.project_id = project_id
-                    clip.created_at = at
+                    clip.created_at = created_at
                     session.add(clip)
 
     def segments(self, project_id: int, ids: Sequence[str]) -> Segments:
@@ -132,23 +132,23 @@ class ClipStore:
         with self._database.read() as session:
             for name, shard, row in rows_among(session, statement, Clip.id, sorted(set(ids))):
                 shards.setdefault(shard, {})[name] = row
-        place = {name: n for n, name in enumerate(chain.from_iterable(shards.values()))}
+        row_of_clip = {name: n for n, name in enumerate(chain.from_iterable(shards.values()))}
         for name in ids:
-            if name not in place:
+            if name not in row_of_clip:
                 raise DataError(f"clip: expected one of this project, got {name}.")
         folders = self._files.fetch_all([_shard(project_id, shard) for shard in shards])
         parts = [
             load_segments(folder).select(np.array([*rows.values()]))
             for folder, rows in zip(folders, shards.values(), strict=True)
         ]
-        return join_segments(parts).select(np.array([place[name] for name in ids]))
+        return join_segments(parts).select(np.array([row_of_clip[name] for name in ids]))
 
     def get(self, project_id: int, clip_id: str) -> Clip | None:
         """Return the row of a clip, or None."""
         with self._database.read() as session:
             return session.get(Clip, (project_id, clip_id))
 
-    def _has(self, project_id: int, shard: str) -> bool:
+    def _has_shard(self, project_id: int, shard: str) -> bool:
         return (self._files.inside(_shard(project_id, shard)) / "about.json").is_file()
 
     def shard(self, project_id: int, shard: str) -> Path:
@@ -214,15 +214,17 @@ class ClipStore:
             .order_by(*URGENT)
             .limit(limit)
         )
-        newest = newest_episodes(project_id).with_only_columns(Clip.id, _is_undrawn(Clip)).limit(1)
-        episodes = [name for name, undrawn in self._database.rows(newest) if undrawn]
-        wanted = dict.fromkeys(
+        newest_episode = (
+            newest_episodes(project_id).with_only_columns(Clip.id, _is_undrawn(Clip)).limit(1)
+        )
+        episodes = [name for name, undrawn in self._database.rows(newest_episode) if undrawn]
+        undrawn_clips = dict.fromkeys(
             name
-            for one, its, other, others in self._database.rows(pairs)
-            for name, undrawn in ((one, its), (other, others))
+            for first_name, first_undrawn, second_name, second_undrawn in self._database.rows(pairs)
+            for name, undrawn in ((first_name, first_undrawn), (second_name, second_undrawn))
             if undrawn
         )
-        return list(dict.fromkeys([*list(wanted)[: limit - len(episodes)], *episodes]))
+        return list(dict.fromkeys([*list(undrawn_clips)[: limit - len(episodes)], *episodes]))
 
     @contextmanager
     def drawing(self, project_id: int, clip_id: str) -> Iterator[bool]:
@@ -250,16 +252,18 @@ class ClipStore:
     def _draw_for(
         self, project_id: int, clip_id: str, seconds: float, *where: ColumnElement[bool]
     ) -> bool:
-        this = update(Clip).where(Clip.project_id == project_id, Clip.id == clip_id, *where)
-        taken = this.values(drawing_until=now() + seconds)
+        claim = update(Clip).where(Clip.project_id == project_id, Clip.id == clip_id, *where)
+        claimed = claim.values(drawing_until=now() + seconds)
         with self._database.write(durable=False) as session:
             options = {"synchronize_session": False}
-            return bool(session.execute(taken.returning(Clip.id), execution_options=options).all())
+            return bool(
+                session.execute(claimed.returning(Clip.id), execution_options=options).all()
+            )
 
     def video_ready(self, project_id: int, ids: Sequence[str]) -> None:
         """Mark clips as drawn; queries whose clips both have videos can then be shown."""
-        drawn = update(Clip).where(Clip.project_id == project_id, Clip.id.in_(ids))
-        shown = update(Query).where(
+        clips = update(Clip).where(Clip.project_id == project_id, Clip.id.in_(ids))
+        queries = update(Query).where(
             Query.project_id == project_id,
             Query.ready.is_(False),
             or_(Query.first_clip.in_(ids), Query.second_clip.in_(ids)),
@@ -267,17 +271,18 @@ class ClipStore:
             _video_of(Query.second_clip) == "ready",
         )
         with self._database.write() as session:
-            locked_project(session, project_id)  # two programs, a clip of one pair each
-            session.execute(drawn.values(video="ready", video_error=None))
+            # Else two programs that draw the two clips of a pair might both find one missing.
+            locked_project(session, project_id)
+            session.execute(clips.values(video="ready", video_error=None))
             session.execute(
-                shown.values(ready=True), execution_options={"synchronize_session": False}
+                queries.values(ready=True), execution_options={"synchronize_session": False}
             )
 
     def video_failed(self, project_id: int, clip_id: str, error: str) -> None:
         """Mark a clip as failed, with the error; its queries wait until it can be drawn."""
-        this = update(Clip).where(Clip.project_id == project_id, Clip.id == clip_id)
+        clip = update(Clip).where(Clip.project_id == project_id, Clip.id == clip_id)
         with self._database.write() as session:
-            session.execute(this.values(video="failed", video_error=error[:1000]))
+            session.execute(clip.values(video="failed", video_error=error[:1000]))
 
     def retry_failed(self, project_id: int) -> int:
         """Let programs draw failed videos again; return how many there are."""
@@ -286,29 +291,34 @@ class ClipStore:
         with self._database.write() as session:
             return len(session.execute(retried.returning(Clip.id)).all())
 
-    def _forget_episodes(self, project_id: int, new: Collection[str]) -> None:
+    def _forget_episodes(self, project_id: int, new_clips: Collection[str]) -> None:
         """Remove older episodes that no query refers to; rows go before their files."""
         episodes = self._database.all(newest_episodes(project_id))
-        shown = [clip for clip in episodes if clip.video == "ready"][:SHOWN_KEPT]
-        kept = {*new, *(clip.id for clip in [*episodes[:EPISODES_KEPT], *shown])}
-        old = [clip.id for clip in episodes if clip.id not in kept][:MOST_PARAMETERS]
-        if not old:
+        drawn_episodes = [clip for clip in episodes if clip.video == "ready"][:DRAWN_EPISODES_KEPT]
+        kept_clips = {
+            *new_clips,
+            *(clip.id for clip in [*episodes[:EPISODES_KEPT], *drawn_episodes]),
+        }
+        old_clips = [clip.id for clip in episodes if clip.id not in kept_clips][:MOST_PARAMETERS]
+        if not old_clips:
             return
-        asked = select(Query.id).where(
+        queries = select(Query.id).where(
             Query.project_id == project_id,
             or_(Query.first_clip == Clip.id, Query.second_clip == Clip.id),
         )
-        gone = (
+        deletion = (
             delete(Clip)
-            .where(Clip.project_id == project_id, Clip.id.in_(old), ~asked.exists())
+            .where(Clip.project_id == project_id, Clip.id.in_(old_clips), ~queries.exists())
             .returning(Clip.id, Clip.shard)
             .execution_options(synchronize_session=False)
         )
         with self._database.write() as session:
-            removed = session.execute(gone).all()
+            removed = session.execute(deletion).all()
             shards = {shard for _, shard in removed}
-            used = select(Clip.shard).where(Clip.project_id == project_id, Clip.shard.in_(shards))
-            shards -= set(session.scalars(used))
+            used_shards = select(Clip.shard).where(
+                Clip.project_id == project_id, Clip.shard.in_(shards)
+            )
+            shards -= set(session.scalars(used_shards))
         with suppress(OSError):  # a file that stays only takes room
             for name, _ in removed:
                 self._files.remove(_video(project_id, name))
@@ -331,8 +341,8 @@ def _is_undrawn(clip: type[Clip]) -> ColumnElement[bool]:
 
 def _video_of(clip: InstrumentedAttribute[str]) -> ScalarSelect[str]:
     """SQL: the state of the video of a query's clip, looked up by key, as there are many clips."""
-    this = (Clip.project_id == Query.project_id, Clip.id == clip)
-    return select(Clip.video).where(*this).scalar_subquery()
+    conditions = (Clip.project_id == Query.project_id, Clip.id == clip)
+    return select(Clip.video).where(*conditions).scalar_subquery()
 
 
 def _shard(project_id: int, shard: str) -> str:
@@ -384,5 +394,5 @@ def locked_project(session: Session, project_id: int) -> Project:
 def known_clips(session: Session, project_id: int, names: Iterable[str]) -> dict[str, bool]:
     """Return the stored clips among these names, each with whether it has a video."""
     statement = select(Clip.id, Clip.video).where(Clip.project_id == project_id)
-    found = rows_among(session, statement, Clip.id, sorted(set(names)))
-    return {name: video == "ready" for name, video in found}
+    rows = rows_among(session, statement, Clip.id, sorted(set(names)))
+    return {name: video == "ready" for name, video in rows}

@@ -57,8 +57,8 @@ class StoredFeedback:
         patience: seconds that `ask` waits for its queries to be answered. 0, the default, does not
             wait; infinity waits for all answers, for loops that have no other experience. Once the
             project's budget of answers is used up, `ask` never waits, since nobody is asked.
-        ahead: queries that may still be open when a waiting `ask` returns, so that people always
-            have some while an agent learns; their answers arrive in later rounds. Once the
+        open_queries: queries that may still be open when a waiting `ask` returns, so that people
+            always have some while an agent learns; their answers arrive in later rounds. Once the
             queries need as many answers as the project's budget has, `ask` waits for all of them.
         on_wait: called with the number of missing answers about twice a second while waiting. By
             default, the first wait logs how to open the annotation page.
@@ -70,7 +70,7 @@ class StoredFeedback:
             program that resumes keeps its name.
 
     Raises:
-        ConfigError: `patience` or `ahead` is negative, or `agent` is not a valid name.
+        ConfigError: `patience` or `open_queries` is negative, or `agent` is not a valid name.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, Store.open(folder) as store:
@@ -91,7 +91,7 @@ class StoredFeedback:
         combine: CombineMethod = "mean",
         annotators: AnnotatorKind = "all",
         patience: float = 0.0,
-        ahead: int = 0,
+        open_queries: int = 0,
         on_wait: Callable[[int], None] | None = None,
         on_wait_end: Callable[[int], None] | None = None,
         model_version: int | None = None,
@@ -107,14 +107,14 @@ class StoredFeedback:
         self.combine = combine
         require_one_of("annotators", annotators, AnnotatorKind)
         self.annotators = annotators
-        require_in("ahead", ahead, 0, float("inf"))
+        require_in("open_queries", open_queries, 0, float("inf"))
         self.patience = patience
-        self.ahead = ahead
+        self.open_queries = open_queries
         self.on_wait = on_wait
         self.on_wait_end = on_wait_end
         self.model_version = model_version
         self.agent = agent
-        self._known: tuple[int, Answered] | None = None
+        self._cached: tuple[int, Answered] | None = None
         self._announced = False
 
     @property
@@ -128,13 +128,13 @@ class StoredFeedback:
         return self.store.reports.open(self.project.id, self.agent)
 
     @property
-    def newest(self) -> int:
+    def newest_query(self) -> int:
         """Number of the latest query; 0 before the first."""
-        return max((query[0] for query in self.asked()), default=0)
+        return max((query[0] for query in self.query_clips()), default=0)
 
-    def asked(self) -> list[tuple[int, str, str]]:
+    def query_clips(self) -> list[tuple[int, str, str]]:
         """Return number, first and second clip of all queries of this program, oldest first."""
-        return self.store.queries.asked(self.project.id, self.agent)
+        return self.store.queries.query_clips(self.project.id, self.agent)
 
     def count_asked(self, *, all_agents: bool = False) -> int:
         """How many queries this program has asked, or all programs of the project."""
@@ -144,10 +144,10 @@ class StoredFeedback:
         """Ask about pairs of segments: write their clips to disk, then store the queries.
 
         The `pairs` are `[P, 2]` rows of `segments`. A pair of two windows
-        with the same steps is skipped, since an answer would mean nothing. Queries of a higher
-        `model_version` come first, since they show what the agent does now; named agents take
-        turns instead. `store.queries.ask(project.id, ...)` also takes scores, priorities and
-        details, and raises where two windows have the same steps.
+        with the same steps is skipped, since an answer would mean nothing. People get queries of a
+        higher `model_version` first, since these show what the agent does now; the queries of
+        named agents take turns instead. `store.queries.ask(project.id, ...)` also takes scores,
+        priorities and details, and raises where two windows have the same steps.
 
         Raises:
             FeedbackError: pairs that are not rows of `segments`; nothing is asked then.
@@ -155,49 +155,53 @@ class StoredFeedback:
         """
         self.ask_within(None, segments, pairs)
 
-    def ask_within(self, most: int | None, segments: Segments, pairs: IntArray) -> int:
-        """Ask as `ask` does, until the project has `most` queries; return how many were asked.
+    def ask_within(self, max_queries: int | None, segments: Segments, pairs: IntArray) -> int:
+        """Ask as `ask` does, up to `max_queries` of the project; return how many were asked.
 
         The limit counts the queries of all programs, which may ask at the same time. Raises the
         errors of `ask`.
         """
-        asked = self._put(most, segments, check_pairs(pairs, len(segments)))
-        if self.patience and asked:
+        count = self._store_queries(max_queries, segments, check_pairs(pairs, len(segments)))
+        if self.patience and count:
             self.wait(self.patience, open_at_most=self._left_open())
-        return asked
+        return count
 
-    def _put(self, most: int | None, segments: Segments, pairs: IntArray) -> int:
+    def _store_queries(self, max_queries: int | None, segments: Segments, pairs: IntArray) -> int:
         """Ask about the pairs whose clips differ, without waiting; return how many were asked."""
-        differ = np.array([first != second for first, second in named_pairs(segments, pairs)], bool)
-        differ |= pairs[:, 0] == pairs[:, 1]  # of one row twice, for `queries.ask` to refuse
+        is_distinct = np.array(
+            [first != second for first, second in named_pairs(segments, pairs)], bool
+        )
+        is_distinct |= pairs[:, 0] == pairs[:, 1]  # of one row twice, for `queries.ask` to refuse
         version = self.model_version
         # Newer rewards come first, unless other agents ask: those would wait for ever behind them.
         priority = float(version or 0) if self.agent is None else 0.0
-        asked = self.store.queries.ask(
+        query_ids = self.store.queries.ask(
             self.project.id,
             segments,
-            pairs[differ],
+            pairs[is_distinct],
             priority=priority,
             model_version=version,
-            most=most,
+            most=max_queries,
             agent=self.agent,
         )
-        return len(asked)
+        return len(query_ids)
 
     def ask_rest(self, segments: Segments, pairs: IntArray, *, since: int) -> None:
-        """Ask the queries that a killed program had not asked yet, then wait as `ask` does.
+        """Ask the rest of a round's queries after a kill, then wait as `ask` does.
 
-        A resumed program that reaches the same pairs again does not ask about them twice. If it
-        reaches other pairs, it asks only as many as the killed program still had to. `since` is the
-        number of the last query before this round. Raises the errors of `ask`.
+        Pairs that this round asked before the kill are not asked again. If the resumed program
+        samples other pairs, it asks only as many as were missing. `since` is the number of the last
+        query before this round. Raises the errors of `ask`.
         """
         pairs = check_pairs(pairs, len(segments))
-        asked = [(first, second) for number, first, second in self.asked() if number > since]
-        if asked:
-            fresh = [pair not in asked for pair in named_pairs(segments, pairs)]
-            pairs = pairs[np.array(fresh, bool)][: max(0, len(pairs) - len(asked))]
-        put = self._put(None, segments, pairs)
-        if (put or asked) and self.patience:
+        clips_asked = [
+            (first, second) for number, first, second in self.query_clips() if number > since
+        ]
+        if clips_asked:
+            is_missing = [pair not in clips_asked for pair in named_pairs(segments, pairs)]
+            pairs = pairs[np.array(is_missing, bool)][: max(0, len(pairs) - len(clips_asked))]
+        count = self._store_queries(None, segments, pairs)
+        if (count or clips_asked) and self.patience:
             self.wait(self.patience, open_at_most=self._left_open())
 
     def wait(self, seconds: float, *, open_at_most: int = 0) -> int:
@@ -206,14 +210,14 @@ class StoredFeedback:
         The wait ends after `seconds`, and as soon as the project's budget of answers is used up,
         since nobody is asked any more.
         """
-        until = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds
         waited = False
-        while (pending := self.pending) > open_at_most and time.monotonic() < until:
+        while (pending := self.pending) > open_at_most and time.monotonic() < deadline:
             if self._totals().given >= self._budget():
                 break
             waited = True
             (self.on_wait or self._announce)(pending)
-            time.sleep(min(POLL_SECONDS, max(until - time.monotonic(), 0)))
+            time.sleep(min(POLL_SECONDS, max(deadline - time.monotonic(), 0)))
         if waited and self.on_wait_end:
             self.on_wait_end(pending)
         return pending
@@ -225,14 +229,22 @@ class StoredFeedback:
         self._announced = True
         database = self.store.database
         files = str(self.store.synced)
-        where = [files] if database.is_sqlite else [str(database.url), "--files", files]
-        words = ("preferl", "annotate", "serve", "--store", *where, "--project", self.project.slug)
-        command = without_password(shlex.join(words))
+        location = [files] if database.is_sqlite else [str(database.url), "--files", files]
+        command_line = (
+            "preferl",
+            "annotate",
+            "serve",
+            "--store",
+            *location,
+            "--project",
+            self.project.slug,
+        )
+        command = without_password(shlex.join(command_line))
         LOGGER.warning("Queries wait for people. Open their page: %s", command)
 
     def _left_open(self) -> int:
-        """Return how many queries may be open after a wait: `ahead`, or 0 once all are asked."""
-        return 0 if self._totals().wanted >= self._budget() else self.ahead
+        """Return how many queries a wait may leave open; 0 once all of the budget are asked."""
+        return 0 if self._totals().wanted >= self._budget() else self.open_queries
 
     def _budget(self) -> float:
         """Return the project's budget of answers, read again since an admin may change it."""
@@ -244,14 +256,14 @@ class StoredFeedback:
 
     def comparisons(self) -> Comparisons:
         """Return all answers so far, oldest first; raise `FeedbackError` if there are none yet."""
-        return self.answered().comparisons
+        return self.answers().comparisons
 
-    def answered(self) -> Answered:
+    def answers(self) -> Answered:
         """Return all answers so far with their queries; read the store only after new answers."""
         revision = self.revision
-        if self._known is None or self._known[0] != revision:
-            self._known = (revision, self._read())
-        return self._known[1]
+        if self._cached is None or self._cached[0] != revision:
+            self._cached = (revision, self._read())
+        return self._cached[1]
 
     @property
     def declined(self) -> int:
@@ -280,8 +292,8 @@ class StoredFeedback:
         votes = self._votes()
         queries, preference, weight = combine_answers(votes, self.combine)
         decided = ~np.isnan(preference)
-        each = self.combine == "each"
-        annotator = votes.annotator[~votes.is_repeat][decided] if each else None
+        one_per_answer = self.combine == "each"
+        annotator = votes.annotator[~votes.is_repeat][decided] if one_per_answer else None
         queries = queries[decided]
         preference = preference[decided]
         weight = weight[decided]
@@ -290,11 +302,11 @@ class StoredFeedback:
                 f"There are no answers yet: {self.declined} queries were declined and "
                 f"{self.pending} wait for people. Open the page with `preferl annotate serve`."
             )
-        # Oldest first: by the first answer that counts.
-        asked, first = np.unique(votes.query, return_index=True)
-        order = np.argsort(first[np.searchsorted(asked, queries)], kind="stable")
-        named = self.store.queries.pairs(self.project.id, queries[order].tolist())
-        clips, rows = np.unique(np.array(named), return_inverse=True)
+        # Comparisons are ordered by the first counted answer of their query, the oldest first.
+        query_ids, first_answer = np.unique(votes.query, return_index=True)
+        order = np.argsort(first_answer[np.searchsorted(query_ids, queries)], kind="stable")
+        clip_ids = self.store.queries.pairs(self.project.id, queries[order].tolist())
+        clips, rows = np.unique(np.array(clip_ids), return_inverse=True)
         comparisons = Comparisons(
             self.store.clips.segments(self.project.id, clips.tolist()),
             rows.reshape(-1, 2),
@@ -302,4 +314,4 @@ class StoredFeedback:
             weight[order],
             None if annotator is None else annotator[order],
         )
-        return Answered(queries[order], comparisons, votes.names if each else ())
+        return Answered(queries[order], comparisons, votes.names if one_per_answer else ())

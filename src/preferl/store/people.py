@@ -100,8 +100,8 @@ def _latin(letter: str) -> str:
     if unicodedata.digit(letter, None) == 0:
         return "o"
     name = unicodedata.name(letter, "")
-    if found := LETTER.search(name):
-        return found[1].lower()
+    if match := LETTER.search(name):
+        return match[1].lower()
     return letter if unicodedata.category(letter)[0] in "LN" and "FILLER" not in name else ""
 
 
@@ -204,11 +204,11 @@ class People:
             if role is not None:
                 require_one_of("role", role, Role)
                 annotator.role = role
-            at = clock(session)
+            time = clock(session)
             if disabled is not None:
-                annotator.disabled_at = at if disabled else None
+                annotator.disabled_at = time if disabled else None
             if qualified is not None:
-                annotator.qualified_at = at if qualified else None
+                annotator.qualified_at = time if qualified else None
         return annotator
 
     def sign_in(
@@ -235,10 +235,10 @@ class People:
             if instead_of is not None:
                 _end(session, SignIn.token_hash == _digest(instead_of))
             session.flush()
-            own = SignIn.annotator_id == annotator.id
-            newest = select(SignIn.id).where(own).order_by(SignIn.id.desc())
-            oldest = newest.offset(KEPT).limit(1).scalar_subquery()
-            session.execute(delete(SignIn).where(own, SignIn.id <= oldest))
+            is_own = SignIn.annotator_id == annotator.id
+            newest_sign_in = select(SignIn.id).where(is_own).order_by(SignIn.id.desc())
+            oldest = newest_sign_in.offset(KEPT).limit(1).scalar_subquery()
+            session.execute(delete(SignIn).where(is_own, SignIn.id <= oldest))
         return annotator, token
 
     def by_token(self, token: str) -> Annotator | None:
@@ -255,13 +255,15 @@ class People:
 
     def last_sign_ins(self, project_id: int) -> dict[int, float]:
         """Return when each person of a project last opened their link, by their number."""
-        latest = (
+        sign_ins = (
             select(SignIn.annotator_id, func.max(SignIn.began_at))
             .join(Annotator)
             .where(Annotator.project_id == project_id)
             .group_by(SignIn.annotator_id)
         )
-        return {number: float(at) for number, at in self._database.rows(latest)}
+        return {
+            number: float(signed_in_at) for number, signed_in_at in self._database.rows(sign_ins)
+        }
 
     def take_allowance(
         self, what: str, who: str, per_second: float, burst: float, *, count: int = 1
@@ -271,11 +273,13 @@ class People:
         Everybody's allowance begins at `burst`. It grows by `per_second` each second, up to
         `burst`.
         """
-        passed = now() - Allowance.at
-        passed = case((passed < 0, 0.0), else_=passed)  # the clock was set back
-        grown = Allowance.left + passed * per_second
+        seconds_since = now() - Allowance.at
+        seconds_since = case(
+            (seconds_since < 0, 0.0), else_=seconds_since
+        )  # the clock was set back
+        grown = Allowance.left + seconds_since * per_second
         left = case((grown > burst, burst), else_=grown)
-        taken = (
+        allowance = (
             update(Allowance)
             .where(Allowance.what == what, Allowance.who == who, left >= count)
             .values(left=left - count, at=now())
@@ -284,7 +288,7 @@ class People:
         )
         try:
             with self._database.write(durable=False) as session:
-                if session.execute(taken).first() is not None:
+                if session.execute(allowance).first() is not None:
                     return True
                 if session.get(Allowance, (what, who)) is not None:
                     return False
@@ -318,10 +322,10 @@ class People:
                 if session.get(Project, project_id) is None:
                     raise ConfigError(f"project: expected one that exists, got {project_id}.")
                 annotator = session.scalar(_named(project_id, name))
-                at = clock(session)
+                time = clock(session)
                 if annotator is None:
                     annotator = Annotator(
-                        project_id=project_id, name=name, created_at=at, is_model=is_model
+                        project_id=project_id, name=name, created_at=time, is_model=is_model
                     )
                     session.add(annotator)
                 elif annotator.is_model != is_model:
@@ -332,7 +336,7 @@ class People:
                 annotator.role = role
                 annotator.disabled_at = None
                 annotator.link_uses = uses
-                annotator.link_expires_at = None if hours is None else at + 3600 * hours
+                annotator.link_expires_at = None if hours is None else time + 3600 * hours
                 _change_link(session, annotator, secret)
                 session.flush()
             return annotator

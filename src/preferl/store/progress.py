@@ -26,7 +26,7 @@ class Progress:
     """How far a project is, for one person or for none in particular."""
 
     answered: int  # everybody's answers that count, to queries that a reward learns from
-    wanted: int  # the budget, or all answers that queries so far need; plus imported ones
+    wanted: int  # the budget, or else the answers that all queries so far need; plus imported ones
     open: int  # queries that still need answers, with or without videos
     pairs_undrawn: int  # pairs that cannot be shown yet, since a video is missing
     clips_failed: int  # clips that could not be drawn
@@ -63,38 +63,39 @@ class Reports:
     def progress(self, project_id: int, annotator_id: int | None = None) -> Progress:
         """Return the progress of a project and, if given, of a person in it."""
         with self._database.read() as session:
-            about = {"project_id": project_id, "at": clock(session) - ACTIVE_SECONDS}
-            given, asked, unanswered = session.execute(statements.TOTALS, about).one()
-            imported, undrawn, failed, active, revision = session.execute(_COUNTS, about).one()
+            values = {"project_id": project_id, "at": clock(session) - ACTIVE_SECONDS}
+            counted, needed, unanswered = session.execute(statements.TOTALS, values).one()
+            imported, undrawn, failed, active, revision = session.execute(_COUNTS, values).one()
             budget = session.get_one(Project, project_id).budget
         return Progress(
-            answered=int(given) + imported,  # imported answers come on top of those asked for here
-            wanted=(budget or int(asked)) + imported,
+            answered=int(counted)
+            + imported,  # imported answers come on top of those asked for here
+            wanted=(budget or int(needed)) + imported,
             open=int(unanswered),
             pairs_undrawn=undrawn,
             clips_failed=failed,
             people_active=active,
             revision=revision,
-            **({} if annotator_id is None else self.own(annotator_id)),
+            **({} if annotator_id is None else self.personal_progress(annotator_id)),
         )
 
     def active_people(self, project_id: int) -> set[int]:
         """Return the numbers of the people who looked at a pair within the last minute."""
         with self._database.read() as session:
-            about = {"project_id": project_id, "at": clock(session) - ACTIVE_SECONDS}
-            return set(session.scalars(statements.ACTIVE_PEOPLE, about))
+            values = {"project_id": project_id, "at": clock(session) - ACTIVE_SECONDS}
+            return set(session.scalars(statements.ACTIVE_PEOPLE, values))
 
-    def own(self, annotator_id: int) -> dict[str, Any]:
+    def personal_progress(self, annotator_id: int) -> dict[str, Any]:
         """Return a person's own entries of `Progress`, by name."""
         with self._database.read() as session:
-            at = clock(session)
-            about = {"annotator_id": annotator_id, "at": at - PACE_SECONDS}
-            mine = int(session.scalar(statements.MINE, about) or 0)
-            recent, since = session.execute(statements.MINE_SINCE, about).one()
+            time = clock(session)
+            values = {"annotator_id": annotator_id, "at": time - PACE_SECONDS}
+            mine = int(session.scalar(statements.MINE, values) or 0)
+            recent, since = session.execute(statements.MINE_SINCE, values).one()
         pace = None
-        if recent >= 3 and at > since:
+        if recent >= 3 and time > since:
             # The first answer begins the time span, so it is not counted as work within it.
-            pace = 3600.0 * (recent - 1) / (at - since)
+            pace = 3600.0 * (recent - 1) / (time - since)
         return {"mine": mine, "mine_per_hour": pace}
 
     def totals(self, project_id: int) -> Totals:
@@ -108,11 +109,11 @@ class Reports:
         """Count the queries that still need answers; with an `agent`, only that agent's."""
         if agent is None:
             return self.totals(project_id).open
-        about = {"project_id": project_id, "agent": agent}
-        return int(self._database.first(statements.OF_AGENT, **about) or 0)
+        values = {"project_id": project_id, "agent": agent}
+        return int(self._database.first(statements.OF_AGENT, **values) or 0)
 
     def revision(self, project_id: int) -> int:
-        """Return the number of answers without skips: it grows with each answer and is cheap."""
+        """Return the number of answers without skips, which is cheap to read and only grows."""
         return int(self._database.first(statements.REVISION, project_id=project_id) or 0)
 
     def decided(self, project_id: int) -> int:
@@ -120,7 +121,7 @@ class Reports:
         return int(self._database.first(statements.DECIDED, project_id=project_id) or 0)
 
     def clock(self) -> float:
-        """Return the time by the database's clock, which dates everything here."""
+        """Return the time by the database's clock, which all dates in the store are by."""
         with self._database.read() as session:
             return clock(session)
 
@@ -147,11 +148,11 @@ class Reports:
             {"query_id": int(query), "version": version, "preference": float(share)}
             for query, share in (predicted or {}).items()
         ]
-        asked = select(Query.id).where(Query.project_id == project_id)
+        queries = select(Query.id).where(Query.project_id == project_id)
         low, high = interval or (None, None)
         with self._database.write() as session:
             if predictions:
-                session.execute(delete(Prediction).where(Prediction.query_id.in_(asked)))
+                session.execute(delete(Prediction).where(Prediction.query_id.in_(queries)))
                 session.execute(insert(Prediction), predictions)
             return session.merge(
                 RewardVersion(
@@ -173,8 +174,8 @@ class Reports:
 
     def last_episode(self, project_id: int) -> Clip | None:
         """Return the agent's newest whole episode that has a video, or None."""
-        shown = newest_episodes(project_id).where(Clip.video == "ready")
-        return self._database.first(shown.limit(1))
+        drawn_episodes = newest_episodes(project_id).where(Clip.video == "ready")
+        return self._database.first(drawn_episodes.limit(1))
 
     def beat(self, project_id: int, name: str, status: Status, *, every: float = 5.0) -> None:
         """Record the heartbeat of a program, such as `reward` or `agent`.
@@ -183,11 +184,13 @@ class Reports:
         times `every` seconds without a heartbeat.
         """
         detail = to_json(status)
-        about = {"project_id": project_id, "name": name, "state": detail.pop("state")}
+        columns = {"project_id": project_id, "name": name, "state": detail.pop("state")}
 
         def record() -> None:
             with self._database.write(durable=False) as session:
-                session.merge(Service(**about, every=every, beat_at=clock(session), detail=detail))
+                session.merge(
+                    Service(**columns, every=every, beat_at=clock(session), detail=detail)
+                )
 
         try:
             record()
@@ -195,7 +198,7 @@ class Reports:
             record()
 
     def require_writable(self) -> None:
-        """Raise `StorageError` if a heartbeat could not be recorded now, after waiting as long."""
+        """Raise `StorageError` if the database takes no writes now, after waiting for its lock."""
         with self._database.write(durable=False) as session:
             clock(session)
 
@@ -230,10 +233,10 @@ class Reports:
     def last_event(self, kind: str) -> dict[str, Any] | None:
         """Return the detail of the newest event of a kind that concerns the whole store."""
         events = select(Event).where(Event.project_id.is_(None), Event.kind == kind)
-        newest = self._database.first(events.order_by(Event.id.desc()).limit(1))
-        return None if newest is None else newest.detail or {}
+        event = self._database.first(events.order_by(Event.id.desc()).limit(1))
+        return None if event is None else event.detail or {}
 
     def latest_events(self, project_id: int, limit: int = 50) -> list[Event]:
-        """Return the newest events first: what people and services did besides answering."""
+        """Return what people and services did besides answering, the newest event first."""
         events = select(Event).where(Event.project_id == project_id)
         return self._database.all(events.order_by(Event.id.desc()).limit(limit))

@@ -19,7 +19,7 @@ SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 @final
 @dataclass(frozen=True)
 class ProjectSettings:
-    """The settings by which a project asks; each can change later.
+    """The settings of a project; each can change later.
 
     Raises:
         ConfigError: a number is out of its range, or the question is empty.

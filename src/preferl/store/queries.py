@@ -22,7 +22,7 @@ from preferl.store.statements import KNOWN_PAIRS, LAST_TURN, LATEST, TURN_NOW
 
 GREATEST_SPEED: Final = 2.0  # of playback on the page, as a multiple of the clips' own speed
 
-WINDOWS_PER_PAIR: Final = 20  # windows drawn for each known pair, which takes the extreme ones
+WINDOWS_PER_PAIR: Final = 20  # windows sampled for a known pair: the best and worst are taken
 
 
 class QueryDetails(TypedDict, total=False):
@@ -58,11 +58,11 @@ class Queries:
                 arguments contradict each other; nothing is stored then.
         """
         pairs = check_pairs(pairs, len(segments))
-        named = named_pairs(segments, pairs)
-        _check(named, **details)
-        if named:
+        clip_pairs = named_pairs(segments, pairs)
+        _check(clip_pairs, **details)
+        if clip_pairs:
             self._clips.put(project_id, segments.select(np.unique(pairs)))
-        return self._ask(project_id, named, **details)
+        return self._ask(project_id, clip_pairs, **details)
 
     def ask_stored(
         self, project_id: int, pairs: Sequence[tuple[str, str]], **details: Unpack[QueryDetails]
@@ -81,11 +81,11 @@ class Queries:
 
     def cancel(self, project_id: int, *, before_version: int) -> int:
         """Cancel unanswered queries that older rewards chose; return how many."""
-        answered = select(Answer.id).where(Answer.query_id == Query.id).exists()
+        is_answered = select(Answer.id).where(Answer.query_id == Query.id).exists()
         cancelled = (
             update(Query)
             .where(Query.project_id == project_id, Query.purpose == "ask")
-            .where(Query.cancelled_at.is_(None), ~answered)
+            .where(Query.cancelled_at.is_(None), ~is_answered)
             .where(Query.model_version < before_version)
             .values(cancelled_at=now())
             .returning(Query.id)
@@ -109,19 +109,19 @@ class Queries:
             pairs = {number: (first, second) for number, first, second in rows}
         return [pairs[number] for number in ids]
 
-    def asked(self, project_id: int, agent: str | None = None) -> list[tuple[int, str, str]]:
+    def query_clips(self, project_id: int, agent: str | None = None) -> list[tuple[int, str, str]]:
         """Return number, first and second clip of all queries to learn from, oldest first.
 
         With an `agent`, only that agent's queries are returned.
         """
         columns = select(Query.id, Query.first_clip, Query.second_clip)
-        asked = columns.where(*_asked(project_id, agent)).order_by(Query.id)
-        return [(number, first, second) for number, first, second in self._database.rows(asked)]
+        queries = columns.where(*_is_learned_from(project_id, agent)).order_by(Query.id)
+        return [(number, first, second) for number, first, second in self._database.rows(queries)]
 
     def count(self, project_id: int, agent: str | None = None) -> int:
-        """Return how many queries `asked` returns."""
-        asked = select(func.count(Query.id)).where(*_asked(project_id, agent))
-        return int(self._database.first(asked) or 0)
+        """Return how many queries `query_clips` returns."""
+        count = select(func.count(Query.id)).where(*_is_learned_from(project_id, agent))
+        return int(self._database.first(count) or 0)
 
     def count_known(self, project_id: int) -> int:
         """Count the pairs with a known answer, which check the annotators."""
@@ -159,16 +159,20 @@ class Queries:
 
 def _counted(project_id: int, purposes: Sequence[str]) -> Select[*tuple[Any, ...]]:
     """SQL: the answers that count, oldest first."""
-    other = aliased(Answer)
-    first = aliased(Clip)
-    second = aliased(Clip)
-    earlier = exists().where(
-        other.query_id == Answer.query_id,
-        other.annotator_id == Answer.annotator_id,
-        other.id < Answer.id,
+    earlier_answer = aliased(Answer)
+    first_clip = aliased(Clip)
+    second_clip = aliased(Clip)
+    has_earlier = exists().where(
+        earlier_answer.query_id == Answer.query_id,
+        earlier_answer.annotator_id == Answer.annotator_id,
+        earlier_answer.id < Answer.id,
     )
-    had_before = or_(earlier, Query.repeat_of.is_not(None))  # the page does not ask to look again
-    longer = case((first.steps > second.steps, first.steps), else_=second.steps)
+    is_familiar = or_(
+        has_earlier, Query.repeat_of.is_not(None)
+    )  # the page does not ask to look again
+    longest_steps = case(
+        (first_clip.steps > second_clip.steps, first_clip.steps), else_=second_clip.steps
+    )
     return (
         select(
             Answer.query_id,
@@ -179,18 +183,23 @@ def _counted(project_id: int, purposes: Sequence[str]) -> Select[*tuple[Any, ...
             Answer.answered_at,
             Query.known,
             Query.repeat_of,
-            case((had_before, None), else_=longer),
+            case((is_familiar, None), else_=longest_steps),
         )
         .join(Query, Query.id == Answer.query_id)
-        .join(first, and_(first.project_id == project_id, first.id == Query.first_clip))
-        .join(second, and_(second.project_id == project_id, second.id == Query.second_clip))
+        .join(
+            first_clip, and_(first_clip.project_id == project_id, first_clip.id == Query.first_clip)
+        )
+        .join(
+            second_clip,
+            and_(second_clip.project_id == project_id, second_clip.id == Query.second_clip),
+        )
         .where(Answer.project_id == project_id, Answer.kind.in_(COUNTED))
         .where(Query.purpose.in_(list(purposes)), LATEST)
         .order_by(Answer.id)
     )
 
 
-def _asked(project_id: int, agent: str | None) -> list[ColumnElement[bool]]:
+def _is_learned_from(project_id: int, agent: str | None) -> list[ColumnElement[bool]]:
     """SQL: that a query is to learn from, and from this program where `agent` is given."""
     asked = [Query.project_id == project_id, Query.purpose == "ask"]
     return asked if agent is None else [*asked, Query.agent == agent]
@@ -198,11 +207,11 @@ def _asked(project_id: int, agent: str | None) -> list[ColumnElement[bool]]:
 
 @final
 class RankedQueries:
-    """Queries that sort clips into lists: each is asked once the one before is settled.
+    """Queries that sort clips into lists: a query is asked once the list's last one is settled.
 
-    The next query follows from the clips of a list and the present answers to its queries alone.
-    So any program may ask it, undone and corrected answers are respected, and only clips and
-    queries are stored. See `preferl.feedback.ranked_lists`.
+    The next query depends only on the clips of a list and the present answers to its queries. So
+    any program may ask it, undone and corrected answers are respected, and nothing is stored but
+    clips and queries. See `preferl.feedback.ranked_lists`.
     """
 
     def __init__(self, database: Database, clips: ClipStore) -> None:
@@ -222,13 +231,13 @@ class RankedQueries:
         shares = shared_evenly(queries, len(rows))
         self._lists.pop(project_id, None)
         for number, (clips, share) in enumerate(zip(rows, shares.tolist(), strict=True)):
-            about = {"list": number, "queries": share}
-            self._clips.put(project_id, segments.select(clips), detail=about)
+            detail = {"list": number, "queries": share}
+            self._clips.put(project_id, segments.select(clips), detail=detail)
         return self.extend(project_id)
 
     def extend(self, project_id: int) -> int:
         """Ask the next queries of lists whose earlier ones are settled; return how many."""
-        names, rows, shares = self._of(project_id)
+        names, rows, shares = self._listed_clips(project_id)
         if not names:
             return 0
         with self._database.write() as session:
@@ -242,23 +251,23 @@ class RankedQueries:
                     answers[first, second] = answer
                     answers[second, first] = 1 - answer
             lists = RankedLists(rows, shares)
-            new = list[tuple[str, str]]()
+            new_pairs = list[tuple[str, str]]()
             while len(pairs := lists.pairs()):
-                named = [(names[first], names[second]) for first, second in pairs]
-                new += [pair for pair in named if pair not in answers]
-                known = [answers.get(pair) for pair in named]
-                settled = np.array([answer is not None for answer in known])
-                lists.add(np.array(known, np.float64), settled)
-            return len(_add(session, project, new))
+                clip_pairs = [(names[first], names[second]) for first, second in pairs]
+                new_pairs += [pair for pair in clip_pairs if pair not in answers]
+                given_answers = [answers.get(pair) for pair in clip_pairs]
+                settled = np.array([answer is not None for answer in given_answers])
+                lists.add(np.array(given_answers, np.float64), settled)
+            return len(_add(session, project, new_pairs))
 
-    def _of(self, project_id: int) -> tuple[list[str], IntArray, IntArray]:
+    def _listed_clips(self, project_id: int) -> tuple[list[str], IntArray, IntArray]:
         """Return names of listed clips, `[M, K]` indices into these, and `[M]` queries per list."""
         if project_id not in self._lists:  # lists never change
             listed = select(Clip.id, Clip.detail, Clip.row).where(Clip.project_id == project_id)
             clips = sorted(
-                (about["list"], row, name, about["queries"])
-                for name, about, row in self._database.rows(listed)
-                if about and "list" in about
+                (detail["list"], row, name, detail["queries"])
+                for name, detail, row in self._database.rows(listed)
+                if detail and "list" in detail
             )
             names = [name for _, _, name, _ in clips]
             number = np.array([number for number, *_ in clips], np.int64)
@@ -271,11 +280,11 @@ class RankedQueries:
 
 def _settled(project_id: int) -> Select[*tuple[Any, ...]]:
     """SQL: each query to learn from, with its clips, whether it is open, and its mean answer."""
-    counts = and_(Answer.query_id == Query.id, Answer.kind.in_(COUNTED), LATEST)
+    is_counted = and_(Answer.query_id == Query.id, Answer.kind.in_(COUNTED), LATEST)
     is_open = and_(Query.needed > 0, Query.cancelled_at.is_(None))
     return (
         select(Query.first_clip, Query.second_clip, is_open, func.avg(Answer.preference))
-        .outerjoin(Answer, counts)
+        .outerjoin(Answer, is_counted)
         .where(Query.project_id == project_id, Query.purpose == "ask")
         .group_by(Query.id)
     )
@@ -289,18 +298,20 @@ def _add(
 ) -> list[int]:
     """Add queries to a project that this transaction has locked; return their numbers."""
     purpose = details.get("purpose", "ask")
-    if (most := details.get("most")) is not None:  # other programs may ask, too
-        asked = session.scalar(select(func.count(Query.id)).where(*_asked(project.id, None)))
-        pairs = pairs[: max(most - (asked or 0), 0)]
+    if (max_queries := details.get("most")) is not None:  # other programs may ask, too
+        query_count = session.scalar(
+            select(func.count(Query.id)).where(*_is_learned_from(project.id, None))
+        )
+        pairs = pairs[: max(max_queries - (query_count or 0), 0)]
     priority = details.get("priority", 0.0)
     agent = details.get("agent")
     turn = _next_turn(session, project.id, priority, agent) if purpose == "ask" else 0
-    drawn = known_clips(session, project.id, {name for pair in pairs for name in pair})
+    has_videos = known_clips(session, project.id, {name for pair in pairs for name in pair})
     quorum = project.quorum if purpose == "ask" else 0
-    at = clock(session)
+    asked_at = clock(session)
     scores = details.get("scores")
     known = details.get("known")
-    about = details.get("details")
+    pair_details = details.get("details")
     queries = [
         Query(
             project_id=project.id,
@@ -315,9 +326,9 @@ def _add(
             known=None if known is None else float(known[row]),
             quorum=quorum,
             needed=quorum,
-            ready=drawn.get(first, False) and drawn.get(second, False),
-            asked_at=at,
-            detail=None if about is None else about[row],
+            ready=has_videos.get(first, False) and has_videos.get(second, False),
+            asked_at=asked_at,
+            detail=None if pair_details is None else pair_details[row],
         )
         for row, (first, second) in enumerate(pairs)
     ]
@@ -332,17 +343,17 @@ def _next_turn(session: Session, project_id: int, priority: float, agent: str | 
     It follows the agent's last turn, and is never before the turn that people have reached. This is
     start-time fair queueing (Goyal, Vin and Cheng, 1996) with queries of equal length.
     """
-    about = {"project_id": project_id, "priority": priority, "agent": agent}
-    last = session.scalar(LAST_TURN, about)
-    now_at = session.scalar(TURN_NOW, about)
-    return max(0 if last is None else last + 1, now_at or 0)
+    values = {"project_id": project_id, "priority": priority, "agent": agent}
+    last_turn = session.scalar(LAST_TURN, values)
+    present_turn = session.scalar(TURN_NOW, values)
+    return max(0 if last_turn is None else last_turn + 1, present_turn or 0)
 
 
 def named_pairs(segments: Segments, pairs: IntArray) -> list[tuple[str, str]]:
     """Return the names of the clips of each pair, by their content."""
-    used, place = np.unique(pairs, return_inverse=True)
-    names = clip_ids(segments.select(used)) if len(used) else []
-    return [(names[first], names[second]) for first, second in place.reshape(pairs.shape)]
+    rows, index_of_row = np.unique(pairs, return_inverse=True)
+    names = clip_ids(segments.select(rows)) if len(rows) else []
+    return [(names[first], names[second]) for first, second in index_of_row.reshape(pairs.shape)]
 
 
 def _check(pairs: Sequence[tuple[str, str]], **details: Unpack[QueryDetails]) -> None:
@@ -378,8 +389,8 @@ def known_pairs(
 ) -> tuple[Segments, IntArray, FloatArray]:
     """Draw pairs of a window with a high and one with a low return, in random order.
 
-    The pairs check whether people understand the question. The recorded reward has to mean what the
-    question asks, so look at the pairs before you use them.
+    The pairs check whether people understand the question. This works only if the recorded reward
+    measures what the question asks for, so look at the pairs before you use them.
 
     Clips have `length` steps. The episodes hold the environment's rewards.
 
@@ -408,6 +419,8 @@ def known_pairs(
             f"known answer, got returns from {returns.min():g} to {returns.max():g}. Ask without "
             "known pairs."
         )
-    first = rng.random(count) < 0.5
-    pairs = np.where(first[:, None], np.stack([better, worse], 1), np.stack([worse, better], 1))
-    return segments, pairs, first.astype(np.float64)
+    better_first = rng.random(count) < 0.5
+    pairs = np.where(
+        better_first[:, None], np.stack([better, worse], 1), np.stack([worse, better], 1)
+    )
+    return segments, pairs, better_first.astype(np.float64)

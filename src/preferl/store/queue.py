@@ -40,16 +40,18 @@ AnswerOrRating = TypeVar("AnswerOrRating", Answer, Rating)
 
 State = Literal["ready", "waiting", "done", "paused", "unqualified"]
 
-MOST_AT_ONCE: Final = 8  # queries of one person: the one on screen and those fetched ahead
+MAX_LEASES: Final = 8  # queries of one person: the one on screen and those fetched ahead
 REPEAT_AFTER: Final = 10  # answers before a query may be repeated, so that people do not recall it
-MOMENT: Final = 1e-6  # seconds between leases of a claim: the resolution of times since the epoch
-CHANCES: Final = 5  # tries to get a query while others take them at the same time
+LEASE_SPACING: Final = (
+    1e-6  # seconds between leases of a claim: the resolution of times since the epoch
+)
+LEASE_TRIES: Final = 5  # how often to choose again where somebody else took the query meanwhile
 
 
 class LeasedQuery(NamedTuple):
     """A query that a person holds: the clip on each side, and the token for the answer.
 
-    `task` is what was to be done in both clips, as a text; "" where nobody said.
+    `task` describes the task of both clips; "" where it is not known.
     """
 
     token: str
@@ -106,21 +108,21 @@ class Queue:
         they need, so that one more annotator can be compared with them. Raises `FeedbackError` for
         a count out of range, or a person who may not answer.
         """
-        if not 1 <= count <= MOST_AT_ONCE:
-            raise FeedbackError(f"count: expected 1 to {MOST_AT_ONCE}, got {count}.")
+        if not 1 <= count <= MAX_LEASES:
+            raise FeedbackError(f"count: expected 1 to {MAX_LEASES}, got {count}.")
         with self._database.write(durable=False) as session:
             choice = _Choice(session, project_id, annotator_id)
             if choice.project.paused:
                 return Claim("paused")
-            held = choice.renewed()
+            leases = choice.renewed()
             if not choice.qualified():
                 return Claim("unqualified")
-            while len(held) < count:
+            while len(leases) < count:
                 lease = choice.next(undrawn=undrawn, answered=answered)
                 if lease is None:
                     break
-                held.append(lease)
-            queries = tuple(_leased_query(lease, query) for lease, query in held)
+                leases.append(lease)
+            queries = tuple(_leased_query(lease, query) for lease, query in leases)
             if not queries:
                 return Claim(choice.idle())
             return Claim("ready", queries, choice.project.ratings)
@@ -153,8 +155,8 @@ class Queue:
                 unknown; nothing is written then.
         """
         _check_answer(kind, strength, response_ms)
-        with recording(self._database, Answer, annotator_id, key) as (session, known):
-            if (answer := known) is None:
+        with recording(self._database, Answer, annotator_id, key) as (session, earlier_answer):
+            if (answer := earlier_answer) is None:
                 lease = session.scalar(
                     statements.BY_TOKEN, {"token": token, "annotator_id": annotator_id}
                 )
@@ -177,8 +179,9 @@ class Queue:
                     answered_at=clock(session),
                     detail=detail,
                 )
-        self._ranked.extend(answer.project_id)  # again if sent again: the first may have died here
-        return RecordedAnswer(answer.id, known is None)
+        # Also if the answer is sent again, since the first request may have been killed before it.
+        self._ranked.extend(answer.project_id)
+        return RecordedAnswer(answer.id, earlier_answer is None)
 
     def undo(self, annotator_id: int, key: str) -> LeasedQuery | None:
         """Undo a person's latest answer that counts, and lease them its query again.
@@ -186,62 +189,65 @@ class Queue:
         Earlier answers can then be undone one by one. Sending the same `key` again returns the same
         query. Returns None if there is nothing to undo, or if the person did not qualify.
         """
-        with recording(self._database, Answer, annotator_id, key) as (session, known):
-            if known is not None:
-                lease = session.get(Lease, (known.query_id, annotator_id))
-                query = session.get_one(Query, known.query_id)
+        with recording(self._database, Answer, annotator_id, key) as (session, earlier_answer):
+            if earlier_answer is not None:
+                lease = session.get(Lease, (earlier_answer.query_id, annotator_id))
+                query = session.get_one(Query, earlier_answer.query_id)
                 return None if lease is None else _leased_query(lease, query)
-            latest = session.scalar(statements.LAST_ANSWER, {"annotator_id": annotator_id})
-            if latest is None or not _Choice(session, latest.project_id, annotator_id).qualified():
+            last_answer = session.scalar(statements.LAST_ANSWER, {"annotator_id": annotator_id})
+            if (
+                last_answer is None
+                or not _Choice(session, last_answer.project_id, annotator_id).qualified()
+            ):
                 return None
-            query = session.get_one(Query, latest.query_id, with_for_update=True)
-            at = clock(session)
+            query = session.get_one(Query, last_answer.query_id, with_for_update=True)
+            time = clock(session)
             seconds = session.get_one(Project, query.project_id).lease_seconds
             lease = session.get(Lease, (query.id, annotator_id)) or Lease(
                 query_id=query.id, annotator_id=annotator_id, token=secrets.token_urlsafe(16)
             )
-            # The query precedes all others that they hold, as it did at first.
-            lease.granted_at = latest.granted_at or at
-            lease.swapped = latest.swapped
-            lease.renewed_at = at
-            lease.expires_at = at + seconds
+            # The query comes before all others that the person holds, as it did at first.
+            lease.granted_at = last_answer.granted_at or time
+            lease.swapped = last_answer.swapped
+            lease.renewed_at = time
+            lease.expires_at = time + seconds
             session.add(lease)
-            record_answer(session, query, latest, key=key, kind="retract", answered_at=at)
+            record_answer(session, query, last_answer, key=key, kind="retract", answered_at=time)
             return _leased_query(lease, query)
 
     def heartbeat(self, annotator_id: int, tokens: Sequence[str]) -> float | None:
         """Extend a person's leases; return when they now expire, None if no lease is left."""
-        kept = None
-        with self._holding(annotator_id, tokens) as (at, held):
-            for lease, seconds in held:
-                if active_at(lease, at):
-                    lease.renewed_at = at
-                    lease.expires_at = at + seconds
-                    kept = lease.expires_at
-        return kept
+        expires_at = None
+        with self._held_leases(annotator_id, tokens) as (time, leases):
+            for lease, seconds in leases:
+                if active_at(lease, time):
+                    lease.renewed_at = time
+                    lease.expires_at = time + seconds
+                    expires_at = lease.expires_at
+        return expires_at
 
     def release(self, annotator_id: int, tokens: Sequence[str]) -> int:
         """End these leases at once, as when a page closes; return how many."""
-        with self._holding(annotator_id, tokens) as (at, held):
-            for lease, _ in held:
-                lease.expires_at = at
-        return len(held)
+        with self._held_leases(annotator_id, tokens) as (time, leases):
+            for lease, _ in leases:
+                lease.expires_at = time
+        return len(leases)
 
     @contextmanager
-    def _holding(
+    def _held_leases(
         self, annotator_id: int, tokens: Sequence[str]
     ) -> Iterator[tuple[float, list[tuple[Lease, float]]]]:
         """Open a transaction; yield the time, and a person's leases with the seconds each lasts."""
-        named = (
+        leases = (
             select(Lease, Project.lease_seconds)
             .join(Query, Query.id == Lease.query_id)
             .join(Project, Project.id == Query.project_id)
             .where(Lease.annotator_id == annotator_id)
-            .where(Lease.token.in_(list(tokens)[: 2 * MOST_AT_ONCE]))
+            .where(Lease.token.in_(list(tokens)[: 2 * MAX_LEASES]))
         )
         with self._database.write(durable=False) as session:
             session.scalar(statements.ALONE, {"annotator_id": annotator_id})
-            yield clock(session), [(row[0], row[1]) for row in session.execute(named)]
+            yield clock(session), [(row[0], row[1]) for row in session.execute(leases)]
 
 
 @contextmanager
@@ -273,39 +279,39 @@ class _Choice:
         self.annotator = annotator = answering_person(session, project_id, annotator_id)
         self.project = session.get_one(Project, project_id)
         self.at = clock(session)
-        self._about = {"project_id": project_id, "annotator_id": annotator_id, "at": self.at}
+        self._values = {"project_id": project_id, "annotator_id": annotator_id, "at": self.at}
         self._leased = 0
         settled = annotator.qualified_at is not None or annotator.role == "admin"
         self._qualifying = bool(self.project.qualification) and not settled
 
     def renewed(self) -> list[tuple[Lease, Query]]:
         """Renew the person's leases, oldest first, also expired ones that nobody else needs."""
-        held = []
-        for lease, query in self.session.execute(statements.HOLDING, self._about).all():
-            mine = active_at(lease, self.at) or query.purpose != "ask" or self._can_go_on(query)
-            if query.cancelled_at is not None or not mine:
+        renewed_leases = []
+        for lease, query in self.session.execute(statements.HOLDING, self._values).all():
+            is_kept = active_at(lease, self.at) or query.purpose != "ask" or self._can_go_on(query)
+            if query.cancelled_at is not None or not is_kept:
                 self.session.delete(lease)
                 continue
             lease.renewed_at = self.at
             lease.expires_at = self.at + self.project.lease_seconds
-            held.append((lease, query))
+            renewed_leases.append((lease, query))
         self.session.flush()
-        return held
+        return renewed_leases
 
     def qualified(self) -> bool:
         """Whether the person may go on: admins always, others by their answers to known pairs."""
         if not self._qualifying:
             return True
-        needed = self.project.qualification
-        about = self._about | {"limit": needed}
-        answered = self.session.execute(statements.KNOWN_ANSWERED, about).all()
-        if len(answered) < min(needed, self._count(statements.KNOWN_PAIRS)):
+        required = self.project.qualification
+        values = self._values | {"limit": required}
+        known_answers = self.session.execute(statements.KNOWN_ANSWERED, values).all()
+        if len(known_answers) < min(required, self._count(statements.KNOWN_PAIRS)):
             return True
-        right = sum(
-            given is not None and known is not None and abs(given - known) < 0.5
-            for given, known in answered
+        right_answers = sum(
+            answer is not None and expected is not None and abs(answer - expected) < 0.5
+            for answer, expected in known_answers
         )
-        if right < self.project.pass_share * len(answered):
+        if right_answers < self.project.pass_share * len(known_answers):
             return False
         self.annotator.qualified_at = self.at
         self._qualifying = False
@@ -315,13 +321,13 @@ class _Choice:
     def next(self, *, undrawn: bool = False, answered: bool = False) -> tuple[Lease, Query] | None:
         """Lease one more query and return it; None if there is none for this person now."""
         if self._qualifying:
-            early = self._count(statements.KNOWN_HAD) < self.project.qualification
-            query = self._query(statements.UNSEEN_KNOWN) if early else None
+            needs_known_pairs = self._count(statements.KNOWN_HAD) < self.project.qualification
+            query = self._query(statements.UNSEEN_KNOWN) if needs_known_pairs else None
             return None if query is None else self._lease(query)
         if answered:
             query = self._query(statements.ANSWERED)
             return None if query is None else self._lease(query)
-        for _ in range(CHANCES):
+        for _ in range(LEASE_TRIES):
             query = (
                 self._query(statements.OPEN_UNDRAWN)
                 if undrawn
@@ -337,8 +343,8 @@ class _Choice:
     def idle(self) -> State:
         """Return why there is no query: the project is done, or more queries will come."""
         budget = self.project.budget
-        asked = budget is not None and self._totals.wanted >= budget
-        if self._spent or (asked and not self._count(statements.UNSHOWN)):
+        is_fully_asked = budget is not None and self._totals.wanted >= budget
+        if self._spent or (is_fully_asked and not self._count(statements.UNSHOWN)):
             return "done"
         return "waiting"
 
@@ -349,13 +355,13 @@ class _Choice:
 
     @cached_property
     def _totals(self) -> Row[int, int, int]:
-        return self.session.execute(statements.TOTALS, self._about).one()
+        return self.session.execute(statements.TOTALS, self._values).one()
 
     def _count(self, statement: Select[Any], **more: Any) -> int:
-        return int(self.session.scalar(statement, self._about | more) or 0)
+        return int(self.session.scalar(statement, self._values | more) or 0)
 
     def _query(self, statement: Select[Query]) -> Query | None:
-        return self.session.scalar(statement, self._about)
+        return self.session.scalar(statement, self._values)
 
     def _has_room(self, query: Query) -> bool:
         """Whether a query needs more answers than others have leases on it; its row is locked."""
@@ -367,23 +373,23 @@ class _Choice:
 
     def _known_or_repeat(self, *, undrawn: bool) -> Query | None:
         """Return now and then a known pair or a repeat in place of the next query, else None."""
-        known = self.project.known_share
-        repeats = self.project.repeat_share
-        if not known and not repeats:
+        known_share = self.project.known_share
+        repeat_share = self.project.repeat_share
+        if not known_share and not repeat_share:
             return None
-        mark = (self.project.slug, self.annotator.id, self._count(statements.SEEN))
-        drawn = draw(*mark, "why")
-        if drawn < known:
+        occasion = (self.project.slug, self.annotator.id, self._count(statements.SEEN))
+        number = draw(*occasion, "why")
+        if number < known_share:
             return self._query(statements.UNSEEN_KNOWN)
-        return self._repeat(mark, undrawn) if drawn < known + repeats else None
+        return self._repeat(occasion, undrawn) if number < known_share + repeat_share else None
 
-    def _repeat(self, mark: tuple[object, ...], undrawn: bool) -> Query | None:
+    def _repeat(self, occasion: tuple[object, ...], undrawn: bool) -> Query | None:
         """Return a new query that repeats one of the person's own, perhaps with sides swapped."""
-        about = self._about | {"limit": REPEAT_AFTER, "undrawn": undrawn}
-        earlier = self.session.execute(statements.REPEATABLE, about).all()
-        if not earlier:
+        values = self._values | {"limit": REPEAT_AFTER, "undrawn": undrawn}
+        repeatable = self.session.execute(statements.REPEATABLE, values).all()
+        if not repeatable:
             return None
-        query_id, swapped = earlier[int(draw(*mark, "which") * len(earlier))]
+        query_id, swapped = repeatable[int(draw(*occasion, "which") * len(repeatable))]
         original = self.session.get_one(Query, query_id)
         query = Query(
             project_id=self.project.id,
@@ -392,7 +398,7 @@ class _Choice:
             purpose="repeat",
             repeat_of=original.id,
             for_annotator=self.annotator.id,
-            swapped=swapped ^ (draw(*mark, "sides") < self.project.swap_share),
+            swapped=swapped ^ (draw(*occasion, "sides") < self.project.swap_share),
             ready=True,
             asked_at=self.at,
             detail={TASK: original.task} if original.task else None,
@@ -402,15 +408,15 @@ class _Choice:
         return query
 
     def _lease(self, query: Query) -> tuple[Lease, Query]:
-        chance = draw(self.project.slug, query.id, self.annotator.id, "sides")
+        number = draw(self.project.slug, query.id, self.annotator.id, "sides")
         lease = Lease(
             query_id=query.id,
             annotator_id=self.annotator.id,
             token=secrets.token_urlsafe(16),
-            swapped=chance < 0.5 if query.swapped is None else query.swapped,
-            # Lease times rise, so that claims list queries in the order in which they were leased,
-            # and no more urgent pair replaces one that is being looked at.
-            granted_at=self.at + MOMENT * self._leased,
+            swapped=number < 0.5 if query.swapped is None else query.swapped,
+            # Lease times rise, so that a claim lists queries in the order in which they were
+            # leased. A more urgent query never replaces the one on screen.
+            granted_at=self.at + LEASE_SPACING * self._leased,
             renewed_at=self.at,
             expires_at=self.at + self.project.lease_seconds,
         )
@@ -453,8 +459,8 @@ def answering_person(session: Session, project_id: int, annotator_id: int) -> An
     return annotator
 
 
-def _may_not_answer(got: str) -> FeedbackError:
-    return FeedbackError(f"annotator: expected somebody who may answer here, got {got}.")
+def _may_not_answer(person: str) -> FeedbackError:
+    return FeedbackError(f"annotator: expected somebody who may answer here, got {person}.")
 
 
 def _leased_query(lease: Lease, query: Query) -> LeasedQuery:
@@ -479,20 +485,22 @@ def _by_key(
     return row
 
 
-def record_answer(session: Session, query: Query, shown: Lease | Answer, **columns: Any) -> Answer:
+def record_answer(
+    session: Session, query: Query, shown_row: Lease | Answer, **columns: Any
+) -> Answer:
     """Add an answer to a query as it was shown, and update how many answers the query needs."""
-    shared = {
+    shared_columns = {
         "project_id": query.project_id,
         "query_id": query.id,
-        "annotator_id": shown.annotator_id,
-        "swapped": shown.swapped,
-        "granted_at": shown.granted_at,
+        "annotator_id": shown_row.annotator_id,
+        "swapped": shown_row.swapped,
+        "granted_at": shown_row.granted_at,
     }
-    answer = Answer(**shared | columns)
+    answer = Answer(**shared_columns | columns)
     session.add(answer)
     session.flush()
     if query.purpose == "ask":
-        settled = session.scalar(statements.SETTLED, {"query_id": query.id})
-        query.needed = max(query.quorum - int(settled or 0), 0)
+        settled_answers = session.scalar(statements.SETTLED, {"query_id": query.id})
+        query.needed = max(query.quorum - int(settled_answers or 0), 0)
         session.flush()
     return answer

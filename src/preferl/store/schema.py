@@ -1,7 +1,7 @@
 """The tables that hold labels; rows, once read, are plain objects.
 
-Times are seconds since the epoch by the database's clock. Answers are only ever added. The latest
-row of a person about a query counts, so a person who changes their mind overwrites nothing.
+Times are seconds since the epoch by the database's clock. Answers are only ever added: if a person
+answers a query again, the latest row counts, and the earlier ones stay.
 """
 
 import re
@@ -49,8 +49,8 @@ def preference_of(kind: str, swapped: bool) -> float | None:
     >>> preference_of("left", swapped=True), preference_of("skip", swapped=False)
     (0.0, None)
     """
-    seen = PREFERENCE.get(kind)
-    return seen if seen is None or not swapped else 1 - seen
+    preference = PREFERENCE.get(kind)
+    return preference if preference is None or not swapped else 1 - preference
 
 
 def _one_of(column: str, values: tuple[str, ...]) -> CheckConstraint:
@@ -58,26 +58,26 @@ def _one_of(column: str, values: tuple[str, ...]) -> CheckConstraint:
 
 
 def _probability(column: str) -> CheckConstraint:
-    between = f"{column} >= 0 AND {column} <= 1"
-    return CheckConstraint(f"{column} IS NULL OR ({between})", name=column)
+    in_range = f"{column} >= 0 AND {column} <= 1"
+    return CheckConstraint(f"{column} IS NULL OR ({in_range})", name=column)
 
 
 def _queue_index(name: str, *, sqlite: str, postgresql: str) -> Index:
     """Index the queries that are not cancelled and meet a condition, the most urgent first."""
-    left = " AND cancelled_at IS NULL"
+    not_cancelled = " AND cancelled_at IS NULL"
     return Index(
         name,
         "project_id",
         text("priority DESC"),
         "turn",
         "id",
-        sqlite_where=text(sqlite + left),
-        postgresql_where=text(postgresql + left),
+        sqlite_where=text(sqlite + not_cancelled),
+        postgresql_where=text(postgresql + not_cancelled),
     )
 
 
 TASK: Final = "task"
-"""Where the detail of a query has what was to be done in its clips, which people read above."""
+"""Key in the detail of a query: the task of its clips, a text that people read above them."""
 
 
 MODEL: Final = "model"
@@ -130,7 +130,8 @@ class Project(Base):
 class Clip(Base):
     """A segment or an episode, named by its content; its arrays are at `row` of the file `shard`.
 
-    A program that draws the clip has it until `drawing_until`, which it can extend in time.
+    While a program draws the clip, others leave it alone until `drawing_until`, which that program
+    can extend.
     """
 
     project_id: Mapped[int] = mapped_column(ForeignKey("project.id"), primary_key=True)
@@ -229,7 +230,7 @@ class Query(Base):
 
     @property
     def task(self) -> str:
-        """Return what was to be done in both clips; "" where nobody said."""
+        """Return the task of both clips as a text; "" where it is not known."""
         return str((self.detail or {}).get(TASK) or "")
 
     def sides(self, swapped: bool) -> tuple[str, str]:
@@ -280,7 +281,7 @@ class Answer(Base):
 
 
 class Rating(Base):
-    """What a person says of one clip: a rating from 1 to 5, an outcome, both, or nothing any more.
+    """A person's rating of a clip from 1 to 5, its outcome, both, or neither once withdrawn.
 
     Nothing changes a row later. The latest row of a person about a clip counts; one that `undoes`
     another, named by its key, brings back the one before.
@@ -308,7 +309,7 @@ class Rating(Base):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the row says nothing, as after an undo of the first."""
+        """Whether the row has neither rating nor outcome, as after an undo of the first."""
         return self.rating is None and self.outcome is None
 
 
@@ -361,7 +362,7 @@ class Allowance(Base):
 
 
 class Event(Base):
-    """Another event on record: an invitation, an export, a changed setting."""
+    """An event that is recorded for the overview: an invitation, an export, a changed setting."""
 
     id: Mapped[int] = mapped_column(primary_key=True)
     project_id: Mapped[int | None] = mapped_column(ForeignKey("project.id"))

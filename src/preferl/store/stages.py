@@ -55,7 +55,9 @@ def view(env: Environment, camera: Camera | None) -> Any:
     """
     stage: Any = env.unwrapped
     names = [stage.model.camera(number).name for number in range(stage.model.ncam)]
-    own = getattr(getattr(stage, "mujoco_renderer", None), "default_cam_config", None) or {}
+    default_camera = (
+        getattr(getattr(stage, "mujoco_renderer", None), "default_cam_config", None) or {}
+    )
     if camera is None:
         camera = CAMERAS.get(env.spec.id if env.spec else "")
     if camera is None and (body := followed_body(env)) is not None:
@@ -78,7 +80,7 @@ def view(env: Environment, camera: Camera | None) -> Any:
     free.type = kinds.mjCAMERA_TRACKING if "trackbodyid" in camera else kinds.mjCAMERA_FREE
     free.lookat[:] = np.median(stage.data.geom_xpos, axis=0)
     free.distance = stage.model.stat.extent
-    for name, value in {**own, **camera}.items():
+    for name, value in {**default_camera, **camera}.items():
         if name in FREE:
             setattr(free, name, np.asarray(value) if name == "lookat" else value)
     return free
@@ -171,12 +173,14 @@ class StateReader:
 
     def __init__(self, env: Environment) -> None:
         self._stage: Any = env.unwrapped
-        draws = env.render_mode == "rgb_array"
+        is_drawable = env.render_mode == "rgb_array"
         simulated = is_mujoco(env)
-        if draws:
+        if is_drawable:
             draw_off_screen()
-        known = self._stage.spec is not None and (simulated or (draws and _shows_state(env)))
-        self._drawn = env if draws and not known else None
+        has_state = self._stage.spec is not None and (
+            simulated or (is_drawable and _shows_state(env))
+        )
+        self._drawn = env if is_drawable and not has_state else None
         self._placed = placed(env) if simulated and self._drawn is None else None
 
     def __call__(self) -> Array:
@@ -187,8 +191,8 @@ class StateReader:
             return np.array(_state(self._stage), np.float64).ravel()
         model = self._stage.model
         data = self._stage.data
-        things = [getattr(model, name).reshape(-1)[rows] for name, rows in self._placed]
-        return np.concatenate([data.qpos, data.qvel, *things])
+        placed_arrays = [getattr(model, name).reshape(-1)[rows] for name, rows in self._placed]
+        return np.concatenate([data.qpos, data.qvel, *placed_arrays])
 
 
 @contextmanager
@@ -222,20 +226,20 @@ def _shows_state(env: Environment) -> bool:
 def _shows_the_same(env: Environment) -> bool:
     """Whether states that are set in another episode give the same pictures as in their own."""
     stage: Any = env.unwrapped
-    given = stage.spec.kwargs
+    arguments = stage.spec.kwargs
     usual = gymnasium.registry[stage.spec.id].kwargs
-    if {**given, "render_mode": None} != {**usual, "render_mode": None}:
+    if {**arguments, "render_mode": None} != {**usual, "render_mode": None}:
         return False  # its id alone makes a different environment
     actions = deepcopy(env.action_space)
     actions.seed(0)
-    seen: list[tuple[FloatArray, Any]] = []
+    renderings: list[tuple[FloatArray, Any]] = []
     for seed in range(3):
         env.reset(seed=seed)
-        seen.append((np.array(_state(stage), np.float64).ravel(), env.render()))
+        renderings.append((np.array(_state(stage), np.float64).ravel(), env.render()))
         env.step(actions.sample())
-        seen.append((np.array(_state(stage), np.float64).ravel(), env.render()))
+        renderings.append((np.array(_state(stage), np.float64).ravel(), env.render()))
     env.reset(seed=3)
-    for state, picture in seen:
+    for state, picture in renderings:
         stage.state = state
         if not np.array_equal(np.asarray(env.render()), np.asarray(picture)):
             return False
@@ -244,8 +248,8 @@ def _shows_the_same(env: Environment) -> bool:
 
 def picture_state(picture: Any) -> Array:
     """Return a frame `[height, width, 3]` as a JPEG in `[PICTURE_BYTES]`, padded with zeros."""
-    drawn = isinstance(picture, np.ndarray) and picture.ndim == 3 and picture.dtype == np.uint8
-    if not drawn:
+    is_picture = isinstance(picture, np.ndarray) and picture.ndim == 3 and picture.dtype == np.uint8
+    if not is_picture:
         raise ConfigError(
             "what the environment renders: expected a picture [height, width, 3] of bytes, got "
             f"{type(picture).__name__}. Return one from `render`."

@@ -21,7 +21,7 @@ def check_loss(loss: AnswerLoss | str) -> None:
 
     >>> check_loss("squared_error")
     """
-    name = LOSSES.known(loss)
+    name = LOSSES.registered_name(loss)
     bound = LOSSES.bound(name, noise=0.1)
     logits = torch.tensor([LOGITS] * 2, requires_grad=True)  # [E, P]
     for answer in (0.0, 0.5, 1.0):

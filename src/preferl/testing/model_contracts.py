@@ -23,9 +23,10 @@ LONGEST = 6
 def check_reward_model(model: RewardModel, *, seed: int = 0) -> None:
     """Raise `ModelError` unless a reward model keeps what trainers and policies rely on.
 
-    A batch equals its rows, rewards look neither ahead nor further back than the context,
-    padding does not matter, members come first, gradients are finite and reach every parameter,
-    statistics are set and not gathered, and copies (files, where it has a config) are exact.
+    A batch gives the same as its windows one by one. Rewards depend neither on later steps, nor on
+    steps before the context, nor on padding. Members are the first axis. Gradients are finite and
+    reach every parameter. `observe` replaces statistics instead of adding to them. Copies are
+    exact, and so are files if the model has a config.
 
     The model must be on the processor; it is copied, not changed.
 
@@ -70,13 +71,13 @@ def _some_windows(model: RewardModel, rng: np.random.Generator) -> _Windows:
     length = LONGEST if model.context == 1 else min(LONGEST, model.context)
 
     def steps(space: Any) -> Any:
-        drawn = to_tensors(sample_steps(space, WINDOWS * length, rng), "cpu")
-        return map_observations(lambda a: a.reshape(WINDOWS, length, *a.shape[1:]), drawn)
+        sampled = to_tensors(sample_steps(space, WINDOWS * length, rng), "cpu")
+        return map_observations(lambda a: a.reshape(WINDOWS, length, *a.shape[1:]), sampled)
 
     spaces = model.observation_space, model.action_space
-    observations, actions, *others = (steps(space) for space in spaces * 2)
+    observations, actions, *replacements = (steps(space) for space in spaces * 2)
     mask = to_tensor(np.ones((WINDOWS, length), bool), "cpu")
-    return _Windows(observations, actions, mask, (others[0], others[1]))
+    return _Windows(observations, actions, mask, (replacements[0], replacements[1]))
 
 
 def _check_statistics(model: RewardModel, windows: _Windows) -> None:
@@ -87,13 +88,15 @@ def _check_statistics(model: RewardModel, windows: _Windows) -> None:
             "Features are made once per fit, so these would never learn: move them to `judge`."
         )
     for observations, actions in (windows.others, windows[:2], windows[:2]):
-        before = model.encoder(windows.observations, windows.actions)
+        features_before = model.encoder(windows.observations, windows.actions)
         steps = [map_observations(lambda a: a.flatten(0, 1), w) for w in (observations, actions)]
         model.encoder.observe(*steps)  # [B, L, ...] as [B * L, ...]
-    after = model.encoder(windows.observations, windows.actions)
-    fix = "Set statistics from what `observe` is given; do not add to what was there."
-    what = "features after observing the same again"
-    map_observations(lambda a, b: _compare(model, what, a, b, fix), before, after)
+    features_after = model.encoder(windows.observations, windows.actions)
+    fix = "Let `observe` replace earlier statistics, not add to them."
+    subject = "features after observing the same again"
+    map_observations(
+        lambda a, b: _compare(model, subject, a, b, fix), features_before, features_after
+    )
 
 
 def _check_output(model: RewardModel, windows: _Windows) -> None:
@@ -111,28 +114,28 @@ def _check_output(model: RewardModel, windows: _Windows) -> None:
                 f"{type(model).__name__}: {name}: expected finite float32 numbers, got "
                 f"{tensor.dtype}: {tensor}."
             )
-    again = _ask(model, *windows[:3])
-    _same(model, "output of the same windows in eval mode", output, again)
+    repeated = _ask(model, *windows[:3])
+    _same(model, "output of the same windows in eval mode", output, repeated)
     singles = (slice(row, row + 1) for row in range(len(windows.mask)))
-    rows = [_ask(model, *(take(part, one) for part in windows[:3])) for one in singles]
-    alone = RewardOutput(*(torch.cat(parts, dim=1) for parts in zip(*rows, strict=True)))
+    rows = [_ask(model, *(take(part, row_slice) for part in windows[:3])) for row_slice in singles]
+    one_by_one = RewardOutput(*(torch.cat(parts, dim=1) for parts in zip(*rows, strict=True)))
     fix = "Nothing may be shared between the windows of a batch in eval mode."
-    _same(model, "a batch of windows, compared with one window at a time", alone, output, fix)
+    _same(model, "a batch of windows, compared with one window at a time", one_by_one, output, fix)
 
 
 def _check_context(model: RewardModel, windows: _Windows) -> None:
-    """Check that rewards do not look ahead, and of a model without context, not back."""
+    """Check that rewards do not depend on later steps, nor, at context 1, on earlier ones."""
     rewards = _ask(model, *windows[:3]).rewards
     if rewards.shape[2] > 1:
         changed = _ask(model, *_replaced(windows, np.s_[:, -1:]), windows.mask).rewards
         fix = "A reward is computed before the future is known: look back only."
-        what = "rewards of earlier steps after the last step was changed"
-        _compare(model, what, rewards[..., :-1], changed[..., :-1], fix)
+        subject = "rewards of earlier steps after the last step was changed"
+        _compare(model, subject, rewards[..., :-1], changed[..., :-1], fix)
     if model.context == 1:
         changed = _ask(model, *_replaced(windows, np.s_[:, :1]), windows.mask).rewards
         fix = "Give it a larger `context`, so that rewards are computed with the history it needs."
-        what = "rewards of a model with context 1 after an earlier step was changed"
-        _compare(model, what, rewards[..., 1:], changed[..., 1:], fix)
+        subject = "rewards of a model with context 1 after an earlier step was changed"
+        _compare(model, subject, rewards[..., 1:], changed[..., 1:], fix)
 
 
 def _check_padding(model: RewardModel, windows: _Windows) -> None:
@@ -142,14 +145,16 @@ def _check_padding(model: RewardModel, windows: _Windows) -> None:
         mask = windows.mask.clone()
         mask[:, :-real] = False
         padded = _ask(model, windows.observations, windows.actions, mask)
-        other = _ask(model, *_replaced(windows, np.s_[:, :-real]), mask)
+        changed = _ask(model, *_replaced(windows, np.s_[:, :-real]), mask)
         bare = _ask(model, *(take(part, np.s_[:, -real:]) for part in windows[:3]))
         for what, *outputs in (
-            ("what stands where the mask is false was changed", padded, other),
+            ("what stands where the mask is false was changed", padded, changed),
             ("windows were padded on the left", bare, padded),
         ):
-            one, two = (RewardOutput(o.rewards[..., -real:], o.scores) for o in outputs)
-            _same(model, f"output after {what}, {real} of {length} steps real", one, two, fix)
+            expected, actual = (RewardOutput(o.rewards[..., -real:], o.scores) for o in outputs)
+            _same(
+                model, f"output after {what}, {real} of {length} steps real", expected, actual, fix
+            )
 
 
 def _check_gradients(model: RewardModel, windows: _Windows) -> None:
@@ -160,10 +165,10 @@ def _check_gradients(model: RewardModel, windows: _Windows) -> None:
         features = model.encoder(windows.observations, windows.actions)
     rewards, scores = model.judge(features, mask)
     if model.context == 1:
-        what = "scores by `pool`, compared with `judge`"
+        subject = "scores by `pool`, compared with `judge`"
         fix = "`judge` should call `pool`."
         pooled = model.pool(rewards, mask).detach()
-        _compare(model, what, scores.detach(), pooled, fix)
+        _compare(model, subject, scores.detach(), pooled, fix)
     model.zero_grad()
     weight = torch.linspace(-1, 2, scores.numel()).view_as(scores)
     (scores * weight).sum().backward()
@@ -188,14 +193,14 @@ def _check_copies(model: RewardModel, windows: _Windows) -> None:
     fix = "Keep all that it learned in parameters and buffers."
 
     def exact(what: str, other: RewardModel) -> None:
-        for one, two in zip(output, _ask(other, *windows[:3]), strict=True):
-            _compare(model, what, one, two, fix, exact=True)
+        for expected, actual in zip(output, _ask(other, *windows[:3]), strict=True):
+            _compare(model, what, expected, actual, fix, exact=True)
 
     exact("output of a copy", deepcopy(model))
     try:
         config_of(model)
     except ConfigError:
-        return  # a class of one's own, which is saved by its owner
+        return  # a user's class without a config, which the user saves
     with TemporaryDirectory() as folder:
         save_reward_model(Path(folder) / "model", model)
         exact("output after saving and loading", load_reward_model(Path(folder) / "model"))

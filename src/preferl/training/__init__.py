@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from preferl._optional import lazily
 
 if TYPE_CHECKING:
+    from preferl.training.annotator_trust import Trust as Trust, fit_trust as fit_trust
     from preferl.training.checkpoint_folder import has_run as has_run
     from preferl.training.configs import (
         AdaptivePenalty as AdaptivePenalty,
@@ -39,6 +40,5 @@ if TYPE_CHECKING:
         scale_by_return_range as scale_by_return_range,
     )
     from preferl.training.self_prediction import predict_next_steps as predict_next_steps
-    from preferl.training.trust import Trust as Trust, fit_trust as fit_trust
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)

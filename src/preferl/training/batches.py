@@ -94,8 +94,8 @@ class LateWindows:
         numbers = rows.cpu().numpy()
         device = self._device
         if crop is not None:
-            whole = segments.start[numbers], segments.real[numbers]
-            start, real = crop(*map(torch.from_numpy, whole))
+            full_windows = segments.start[numbers], segments.real[numbers]
+            start, real = crop(*map(torch.from_numpy, full_windows))
             segments = replace(segments, start=start.numpy(), real=real.numpy(), origin=None)
         clips = segments[numbers if crop is None else slice(None)]
         steps = steps_for(self._encoder, clips.observations, clips.actions, device)
@@ -232,13 +232,13 @@ class Answers:
 
         `soft` is `comparisons.soft` by default; pass it where weights have been changed since.
         """
-        by = comparisons.annotator
+        annotator = comparisons.annotator
         soft = comparisons.soft if soft is None else soft
         return cls(
             to_tensor(comparisons.pairs, device),
             to_tensor(comparisons.preference, device),
             to_tensor(bootstrap * comparisons.weight, device),
-            None if by is None else to_tensor(np.asarray(by, np.int64), device),
+            None if annotator is None else to_tensor(np.asarray(annotator, np.int64), device),
             to_tensor(soft, device) if soft.any() else None,
         )
 

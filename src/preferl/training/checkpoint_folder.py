@@ -1,8 +1,8 @@
 """Checkpoints of a run: numbered folders; each stays until the next one is complete.
 
-A state is numbers, text, lists and dictionaries with arrays, tensors, generators, experience and
-rewards as their leaves. Small values go into JSON, large ones into arrays and safetensors beside
-it. Unlike a pickle, a checkpoint folder holds nothing that can be run.
+A state is a tree of lists and dictionaries whose leaves are numbers, text, arrays, tensors,
+generators, experience and rewards. Small values go into a JSON file; arrays and tensors go into
+files beside it. Unlike a pickle, a checkpoint folder holds nothing that can be run.
 """
 
 import json
@@ -38,16 +38,16 @@ from preferl.runs.versioned import (
     versions,
 )
 from preferl.shapes import Array
+from preferl.training.annotator_trust import Trust
 from preferl.training.fit_report import FitReport, Validation
 from preferl.training.reward_function import RewardFunction, load_reward, save_reward
-from preferl.training.trust import Trust
 
 LOGGER = get_logger(__name__)
 
 FORMAT: Final = 1
-"""Version of a checkpoint's layout, raised when it changes, so that other versions refuse it."""
+"""Version of a checkpoint's layout; checkpoints with another one are refused."""
 
-ABOUT: Final = "checkpoint.json"
+DESCRIPTION: Final = "checkpoint.json"
 STATE: Final = "state.json"
 TENSORS: Final = "tensors.safetensors"
 ARRAYS: Final = "arrays.safetensors"
@@ -73,8 +73,8 @@ STRUCTS: Final[dict[str, type]] = {
 
 Struct = TypeVar("Struct", bound=type)
 
-_KINDS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
-GENERATORS: Final = {name: getattr(np.random, name) for name in _KINDS}
+_BIT_GENERATORS = ("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64")
+GENERATORS: Final = {name: getattr(np.random, name) for name in _BIT_GENERATORS}
 
 
 def saved_in_states(struct: Struct) -> Struct:
@@ -95,26 +95,26 @@ def write_checkpoint(folder: Path | str, state: Any, *, steps: int, run: Mapping
     """Write a checkpoint to the disk, remove earlier ones once it is complete; return its folder.
 
     Args:
-        folder: folder for the checkpoints of one run alone; created if missing.
+        folder: folder that holds the checkpoints of this run only; created if missing.
         state: state that `write_state` can write.
         steps: steps that the run has made.
         run: JSON that describes the run; a run resumes only if it is the same.
 
     Raises:
         CheckpointError: the newest checkpoint in the folder is damaged.
-        ConfigError: the run in the folder has come further than this one, or a state that cannot
+        ConfigError: the run in the folder has made more steps than this one, or the state cannot
             be written.
         StorageError: the folder cannot be written to, is full, or holds something else.
     """
     folder = Path(folder)
-    before = require_own(folder, steps)
-    path = version_folder(folder, max(before, default=0) + 1)
+    earlier_versions = require_own(folder, steps)
+    path = version_folder(folder, max(earlier_versions, default=0) + 1)
     with writing(path) as draft:
         draft.mkdir()
         write_state(draft, state)
-        about = {"format": FORMAT, "steps": steps, "run": dict(run), "files": digests(draft)}
-        write_json(draft / ABOUT, about | {"versions": package_versions()})
-    remove_versions(folder, before)
+        description = {"format": FORMAT, "steps": steps, "run": dict(run), "files": digests(draft)}
+        write_json(draft / DESCRIPTION, description | {"versions": package_versions()})
+    remove_versions(folder, earlier_versions)
     return path
 
 
@@ -125,26 +125,30 @@ def read_checkpoint(folder: Path | str, *, run: Mapping[str, Any]) -> Checkpoint
         CheckpointError: there is no checkpoint, it is damaged, or it belongs to another run.
         StorageError: the folder cannot be read.
     """
-    found = versions(folder)
-    got = "none in it" if Path(folder).is_dir() else "no such folder"
-    if not found:
+    numbers = versions(folder)
+    actual = "none in it" if Path(folder).is_dir() else "no such folder"
+    if not numbers:
         raise CheckpointError(
-            f"{folder}: expected a folder of checkpoints, got {got}. Name the folder that the run "
-            "was saved to, or begin without resuming."
+            f"{folder}: expected a folder of checkpoints, got {actual}. Name the folder that the "
+            "run was saved to, or begin without resuming."
         )
-    path = version_folder(folder, found[-1])
-    about = _read_about(path, whole=True)
-    require_same(path, about["run"], run)
-    there = about["versions"]["packages"]
-    here = package_versions()["packages"]
+    path = version_folder(folder, numbers[-1])
+    description = _read_description(path, check_files=True)
+    require_same(path, description["run"], run)
+    saved_packages = description["versions"]["packages"]
+    present_packages = package_versions()["packages"]
     changed = [
-        f"{name} {there.get(name)} to {here.get(name)}"
-        for name in sorted(here | there)
-        if there.get(name) != here.get(name)
+        f"{name} {saved_packages.get(name)} to {present_packages.get(name)}"
+        for name in sorted(present_packages | saved_packages)
+        if saved_packages.get(name) != present_packages.get(name)
     ]
     if changed:
-        LOGGER.warning("The run resumes, but not to the last bit: %s.", ", ".join(changed))
-    return Checkpoint(path, about["steps"], read_state(path))
+        LOGGER.warning(
+            "The run resumes, but may differ slightly from an uninterrupted one, since packages "
+            "have changed: %s.",
+            ", ".join(changed),
+        )
+    return Checkpoint(path, description["steps"], read_state(path))
 
 
 def has_run(folder: Path | str) -> bool:
@@ -153,31 +157,31 @@ def has_run(folder: Path | str) -> bool:
 
 
 def require_own(folder: Path | str, steps: int) -> list[int]:
-    """Check that a run may write its checkpoints into a folder; return the numbers of those there.
+    """Check that a run may write checkpoints into a folder; return the numbers of earlier ones.
 
     Raises as `write_checkpoint`.
     """
-    found = versions(folder)
-    if found:
-        reached = _read_about(version_folder(folder, found[-1]))["steps"]
-        if not reached <= steps:
+    numbers = versions(folder)
+    if numbers:
+        saved_steps = _read_description(version_folder(folder, numbers[-1]))["steps"]
+        if not saved_steps <= steps:
             raise ConfigError(
-                f"{folder}: expected a run that has made the {reached} steps of the one there, "
-                f"got one of {steps} steps. Resume the one there, or save to another folder."
+                f"{folder}: expected a run of at least {saved_steps} steps, as many as the run "
+                f"that was saved there, got {steps}. Resume that run, or save to another folder."
             )
-        return found
-    others = [name for name in names_in(folder) if name != JOURNAL and not is_left(name)]
-    if others:
+        return numbers
+    other_files = [name for name in names_in(folder) if name != JOURNAL and not is_left(name)]
+    if other_files:
         raise StorageError(
             f"{folder}: expected an empty folder or one of checkpoints, got one that holds "
             "something else. Choose another name."
         )
-    return found
+    return numbers
 
 
-def require_same(path: Path, saved: Mapping[str, Any], here: Mapping[str, Any]) -> None:
+def require_same(path: Path, saved: Mapping[str, Any], run: Mapping[str, Any]) -> None:
     """Raise `CheckpointError` unless a run is the saved one; the message names what differs."""
-    for name, value in json.loads(json.dumps(dict(here))).items():
+    for name, value in json.loads(json.dumps(dict(run))).items():
         if saved.get(name) != value:
             raise CheckpointError(
                 f"{name} of the run in {path}: expected {saved.get(name)}, as when it was saved, "
@@ -185,24 +189,24 @@ def require_same(path: Path, saved: Mapping[str, Any], here: Mapping[str, Any]) 
             )
 
 
-def _read_about(path: Path, *, whole: bool = False) -> dict[str, Any]:
-    """Read a checkpoint's description; if `whole`, check its files against the description."""
+def _read_description(path: Path, *, check_files: bool = False) -> dict[str, Any]:
+    """Read a checkpoint's description, and check its files against it if `check_files`."""
     with reading(path, expected="a whole checkpoint", fix=RESTORE):
-        about = read_object(path / ABOUT)
-        found = about["format"]
-        about["steps"] = int(about["steps"])
-        if found != FORMAT:
+        description = read_object(path / DESCRIPTION)
+        layout = description["format"]
+        description["steps"] = int(description["steps"])
+        if layout != FORMAT:
             raise CheckpointError(
-                f"format of {path}: expected {FORMAT}, got {found}. Resume it with the version of "
+                f"format of {path}: expected {FORMAT}, got {layout}. Resume it with the version of "
                 "preferl that wrote it."
             )
-        packages = about["versions"].setdefault("packages", {})
-        for value in (about["run"], about["versions"], about["files"], packages):
+        packages = description["versions"].setdefault("packages", {})
+        for value in (description["run"], description["versions"], description["files"], packages):
             if not isinstance(value, dict):
                 raise TypeError(f"a description with {type(value).__name__} for an object")
-        if whole:
-            require_whole(path, about["files"])
-    return about
+        if check_files:
+            require_whole(path, description["files"])
+    return description
 
 
 def write_state(folder: Path, state: Any) -> None:
@@ -245,7 +249,7 @@ def is_plain(value: Any) -> bool:
 
 @final
 class _Writer:
-    """Writes the arrays and tensors of a state to files, and puts file names in their places."""
+    """Encodes a state as JSON, in which file names stand for arrays and tensors."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -267,8 +271,8 @@ class _Writer:
                 return _tagged("generator", type(value.bit_generator).__name__) | {"state": state}
             case _ if STRUCTS.get(type(value).__name__) is type(value):
                 columns = fields(value)  # type: ignore[arg-type]  # of a class in `STRUCTS`
-                held = {column.name: getattr(value, column.name) for column in columns}
-                return _tagged(type(value).__name__, self._mapping(held, where))
+                columns_by_name = {column.name: getattr(value, column.name) for column in columns}
+                return _tagged(type(value).__name__, self._mapping(columns_by_name, where))
             case torch.Tensor() | RewardFunction():
                 return self._array(value)
             case np.ndarray() | np.generic() if is_plain(value):
@@ -308,12 +312,12 @@ class _Writer:
 
 @final
 class _Reader:
-    """Puts arrays and tensors back into their places."""
+    """Decodes the JSON of a state, with the arrays and tensors that it names."""
 
     def __init__(self, folder: Path) -> None:
         tensors = safetensors.torch.load_file(folder / TENSORS)
         arrays = safetensors.numpy.load_file(folder / ARRAYS)
-        self._kinds: dict[str, Callable[[dict[str, Any]], Any]] = {
+        self._decoders: dict[str, Callable[[dict[str, Any]], Any]] = {
             "float": lambda part: float(part["is"]),
             "tuple": lambda part: tuple(map(self.decode, part["is"])),
             "deque": lambda part: deque(map(self.decode, part["is"]), part["length"]),
@@ -336,7 +340,7 @@ class _Reader:
         kind = part[TAG]
         if kind in STRUCTS:
             return STRUCTS[kind](**self.decode(part["is"]))
-        return self._kinds[kind](part)
+        return self._decoders[kind](part)
 
     def _generator(self, part: dict[str, Any]) -> np.random.Generator:
         generator = np.random.Generator(GENERATORS[part["is"]]())

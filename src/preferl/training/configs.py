@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     FunctionName = str | Callable[..., Tensor]
 else:
-    FunctionName = str  # the name of a function given in code, see `Registry.known`
+    FunctionName = str  # the name of a function given in code, see `Registry.registered_name`
 
 Precision = Literal["float32", "bfloat16"]
 """Precision in which products are computed; parameters always keep 32 bits."""
@@ -89,7 +89,7 @@ class AdaptivePenalty:
         require_in("penalty strength", self.strength, 0, math.inf)
         if not 1 <= self.norm < math.inf:
             raise ConfigError(f"penalty norm: expected at least 1 and finite, got {self.norm}.")
-        object.__setattr__(self, "measure", PENALTIES.known(self.measure))
+        object.__setattr__(self, "measure", PENALTIES.registered_name(self.measure))
         if not 0 < self.factor < 1:
             raise ConfigError(f"penalty factor: expected in (0, 1), got {self.factor}.")
         if self.band is not None:
@@ -148,15 +148,16 @@ class RewardTrainerConfig:
             gradient is small for answers that contradict the model, or a function of yours. Give
             the function itself, its name in `preferl.registry.LOSSES`, or `module:Name`. The loss
             also decides when to stop; calibration does not depend on it.
-        noise: share of answers that the likelihood takes to be random while weights are fitted, in
-            [0, 1); 0.1 in the DRLHP paper. Nonzero values forgive answers that contradict the
-            model strongly; values as large as 0.5 keep members from memorising wrong answers.
+        noise: label noise, the share of answers that the likelihood takes to be random while
+            weights are fitted, in [0, 1); 0.1 in the DRLHP paper. Nonzero values forgive answers
+            that contradict the model strongly; values as large as 0.5 keep members from memorising
+            wrong answers.
             "fitted" estimates the noise after each epoch from answers that members have not seen.
             It does not apply to soft labels, such as 0.8 by one teacher (`Comparisons.soft`).
-        calibrate: whether the noise and scale of probabilities are fitted, after the weights, to
-            out-of-bag answers, or else to held-out answers. If false, or if there are no such
-            answers, probabilities use `noise`, but 0.1 at most: more noise makes fits robust
-            without being a belief about answers.
+        calibrate: whether the noise and scale (temperature) of probabilities are fitted, after the
+            weights, to out-of-bag answers, or else to held-out answers. If false, or if there are
+            no such answers, probabilities use `noise`, but 0.1 at most: a larger `noise` makes fits
+            robust, but is no estimate of how many answers are random.
         trust: whether a number is fitted for each annotator that multiplies the log-odds of that
             person's answers: near 0 for somebody who answers at random, negative for somebody who
             answers the opposite. Switch it on where several people answer and not all of them are
@@ -167,14 +168,14 @@ class RewardTrainerConfig:
         crop: most steps that the two clips of a pair lose, as in SURF; 0 cuts nothing. Both lose
             the same number, each at its own place, drawn anew in each pass. Validation never
             crops.
-        crops: crops of each pair that a step learns from, all with the pair's answer and together
-            with its weight. 1 as in SURF; QPA has 20, with a `crop` of 15 of 50 steps. A step takes
-            almost as many times as long.
-        implied: whether a fit also learns from the answers that the given ones imply: a above b
-            above c (`preferl.data.implied`). Switch it on where clips were compared several
-            times, as in ranked lists.
+        crops: number of crops of each pair in one optimiser step. All have the pair's answer, and
+            share its weight. 1 as in SURF; QPA has 20, with a `crop` of 15 of 50 steps. The time of
+            a step grows almost as much.
+        implied: whether a fit also learns from implied answers: if a is preferred to b and b to c,
+            a is preferred to c (`preferl.data.implied`). Switch it on where clips were compared
+            several times, as in ranked lists.
         bootstrap: whether each of several members sees its own resample of the answers.
-        penalty: on the weights, fixed or adaptive, of any norm or a function of yours.
+        penalty: penalty on the weights, fixed or adaptive, of any norm or a function of yours.
         patience: epochs without a better loss on unseen answers after which a fit stops. Unseen
             answers are validation comparisons, or else the out-of-bag answers of members, about a
             third. A fit without either makes all its epochs. None never stops early; models then
@@ -186,9 +187,9 @@ class RewardTrainerConfig:
         restart: whether each fit begins from the initial weights rather than the last fit's.
         compile: whether `torch.compile` compiles the training step; it helps from some thousands
             of steps on and needs a C++ compiler.
-        precision: of the products in training. "bfloat16" keeps weights, statistics, losses and
-            validation in float32, and is faster for wide models where the processor has
-            instructions for it.
+        precision: precision of the products in training. "bfloat16" keeps weights, statistics,
+            losses and validation in float32, and is faster for wide models if the processor or GPU
+            has instructions for it.
     """
 
     epochs: int = 50
@@ -230,13 +231,13 @@ class RewardTrainerConfig:
         if self.noise != "fitted":
             require_share("noise", self.noise)
         require_one_of("thresholds", self.thresholds, ("shared", "annotator"))
-        object.__setattr__(self, "loss", LOSSES.known(self.loss))
+        object.__setattr__(self, "loss", LOSSES.registered_name(self.loss))
 
 
 def require_validation(
     config: RewardTrainerConfig, *, members: int, held_out: bool = False
 ) -> None:
-    """Raise `ConfigError` where a penalty's band needs unseen answers and there are none.
+    """Raise `ConfigError` if a penalty's band has no unseen answers to follow.
 
     Unseen answers are validation comparisons, or the out-of-bag answers of several members.
     """
@@ -248,7 +249,7 @@ def require_validation(
 
 
 def has_out_of_bag(config: RewardTrainerConfig, *, members: int) -> bool:
-    """Whether members have out-of-bag answers, on which a fit is validated without others."""
+    """Whether members have out-of-bag answers, so that a fit needs no others for validation."""
     return config.bootstrap and members > 1
 
 

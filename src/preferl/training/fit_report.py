@@ -10,7 +10,7 @@ from preferl.feedback.likelihood import Likelihood
 from preferl.runs.summary import Estimate
 from preferl.shapes import FloatArray
 from preferl.statistics import share_in_words, wilson_interval
-from preferl.training.trust import Trust
+from preferl.training.annotator_trust import Trust
 
 
 @final

@@ -1,4 +1,4 @@
-"""A lasting place for each query in the bootstraps of an ensemble."""
+"""The column of each query in the bootstraps of an ensemble, which stays the same in every fit."""
 
 from collections.abc import Iterable
 from typing import final
@@ -10,13 +10,13 @@ from preferl.shapes import IntArray
 
 @final
 class AnswerPlaces:
-    """The column of each query in `RewardTrainer.bootstrap`, in the order first seen.
+    """Columns of queries in `RewardTrainer.bootstrap`, numbered in the order of first use.
 
-    Rows of a fit cannot serve as places: if the oldest answers are dropped, or an answer is
+    The rows of a fit cannot serve as columns: if the oldest answers are dropped, or an answer is
     withdrawn, all later rows move up. A member would then train on answers that validated it.
 
     Attributes:
-        queries: `[Q]` the query at each place.
+        queries: `[Q]` the query of each column.
 
     >>> places = AnswerPlaces()
     >>> places(np.array([4, 2, 7])).tolist(), places(np.array([7, 9, 2, 9])).tolist()
@@ -30,7 +30,7 @@ class AnswerPlaces:
         return len(self.queries)
 
     def __call__(self, queries: IntArray) -> IntArray:
-        """Return the places `[P]` of answers by their queries' numbers; new queries come last."""
+        """Return the columns `[P]` of answers by their queries' numbers; new queries come last."""
         different, first = np.unique(queries, return_index=True)
         new = np.sort(first[~np.isin(different, self.queries)])
         self.queries = np.append(self.queries, queries[new])

@@ -54,9 +54,9 @@ def read_version(folder: Location | SyncedFolder, number: int, *, device: str = 
     # Fetch again: if the folder was emptied, numbers restart, and a local copy is out of date.
     path = SyncedFolder.at(folder).fetch(version_name(number), again=True)
     with reading(path, expected="a whole published reward"):
-        about = read_object(path / ABOUT)
-        metrics = dict(about["metrics"])
-        require_whole(path, about["files"])
+        description = read_object(path / ABOUT)
+        metrics = dict(description["metrics"])
+        require_whole(path, description["files"])
     return Version(number, load_reward(path, device=device), metrics)
 
 
@@ -81,9 +81,9 @@ def newest_reward(folder: Location, *, device: str = "cpu") -> Version:
 
 def write_spaces(folder: Location | SyncedFolder, observations: Space, actions: Space) -> None:
     """Write the spaces that a reward will see into its folder, for the program that fits it."""
-    about = {"observations": space_to_json(observations), "actions": space_to_json(actions)}
+    description = {"observations": space_to_json(observations), "actions": space_to_json(actions)}
     with SyncedFolder.at(folder).writing(SPACES) as draft:
-        write_json(draft, about)
+        write_json(draft, description)
 
 
 def read_spaces(folder: Location | SyncedFolder) -> tuple[Space, Space] | None:
@@ -92,8 +92,8 @@ def read_spaces(folder: Location | SyncedFolder) -> tuple[Space, Space] | None:
     with reading(path, expected="two spaces"):
         if not path.exists():
             return None
-        about = read_object(path)
-        return space_from_json(about["observations"]), space_from_json(about["actions"])
+        description = read_object(path)
+        return space_from_json(description["observations"]), space_from_json(description["actions"])
 
 
 def publish(folder: Location, reward: RewardFunction, *, keep: int = KEEP, **about: Any) -> int:
@@ -139,7 +139,7 @@ class Publisher:
         *,
         version: int | None = None,
         metrics: Mapping[str, Any] | None = None,
-        beside: Callable[[Path], None] = lambda _: None,
+        write_extra: Callable[[Path], None] = lambda _: None,
     ) -> int:
         """Publish a version and return its number.
 
@@ -147,7 +147,7 @@ class Publisher:
             reward: a model of this library, combined by `mean` or `lower_bound`.
             version: number of the version, above all earlier ones; the next one by default.
             metrics: numbers for readers, as JSON.
-            beside: function that writes more files into the version's folder, for the publisher.
+            write_extra: writes more files into the version's folder, for the publisher.
 
         Raises:
             ConfigError: a number that is not above the earlier ones, metrics that JSON cannot
@@ -156,17 +156,17 @@ class Publisher:
                 published this version. Nothing is published then.
         """
         earlier = versions(self.synced)
-        newest = max(earlier, default=0)
-        number = newest + 1 if version is None else version
-        if not number > newest:
-            raise ConfigError(f"version: expected above {newest}, the latest, got {number}.")
+        newest_number = max(earlier, default=0)
+        number = newest_number + 1 if version is None else version
+        if not number > newest_number:
+            raise ConfigError(f"version: expected above {newest_number}, the latest, got {number}.")
         with reading("a version's metrics", expected="what JSON holds", error=ConfigError):
             plain = json.loads(json.dumps(dict(metrics or {}), allow_nan=False))
         with self.synced.writing(version_name(number), exclusive=True) as draft:
             save_reward(draft, reward)
             files = digests(draft)
             write_json(draft / ABOUT, {"version": number, "metrics": plain, "files": files})
-            beside(draft)
+            write_extra(draft)
         remove_versions(self.synced, [*earlier, number][: -self._keep])
         return number
 
@@ -194,7 +194,7 @@ class PublishedReward:
         self.next: Version | None = None
         self.problem: str | None = None
         self._device = device
-        self._now: Version | None = None
+        self._in_use: Version | None = None
         self._stop = threading.Event()
         self._watcher: threading.Thread | None = None
 
@@ -212,23 +212,23 @@ class PublishedReward:
     @property
     def version(self) -> int:
         """The number of the version in use; 0 before the first."""
-        return 0 if self._now is None else self._now.number
+        return 0 if self._in_use is None else self._in_use.number
 
     @property
     def reward(self) -> RewardFunction | None:
         """The reward in use, or None before the first version."""
-        return None if self._now is None else self._now.reward
+        return None if self._in_use is None else self._in_use.reward
 
     @property
     def metrics(self) -> dict[str, Any]:
         """Metrics that were published with the version in use."""
-        return {} if self._now is None else self._now.metrics
+        return {} if self._in_use is None else self._in_use.metrics
 
     def refresh(self) -> bool:
         """Use the newest version that can be read; return whether the version in use changed."""
-        found = self._newer_than(self.version)
-        self._now = found or self._now
-        return found is not None
+        newer_version = self._newer_than(self.version)
+        self._in_use = newer_version or self._in_use
+        return newer_version is not None
 
     def watch(self, seconds: float = 1.0) -> Self:
         """Look for new versions in the background every `seconds`, so that `switch` need not."""
@@ -242,20 +242,20 @@ class PublishedReward:
 
     def snapshot(self) -> dict[str, Any] | None:
         """Return the version in use, for `restore`; None before the first."""
-        return None if self._now is None else self._now._asdict()
+        return None if self._in_use is None else self._in_use._asdict()
 
     def restore(self, snapshot: Mapping[str, Any] | None) -> None:
         """Use the version that a snapshot holds, or none, whatever has been published since.
 
         The next `switch` or `refresh` brings a newer version into use.
         """
-        self._now = None if snapshot is None else Version(**snapshot)
+        self._in_use = None if snapshot is None else Version(**snapshot)
 
     def switch(self) -> bool:
         """Switch to the version that `watch` has read; return whether that is a newer one."""
-        found = self.next
-        newer = found is not None and found.number > self.version
-        self._now = found if newer else self._now
+        next_version = self.next
+        newer = next_version is not None and next_version.number > self.version
+        self._in_use = next_version if newer else self._in_use
         return newer
 
     def close(self, seconds: float = 10.0) -> None:
@@ -279,12 +279,12 @@ class PublishedReward:
                 SyncedFolder(self.folder).remove(version_name(number))
 
     def _newer_than(self, number: int) -> Version | None:
-        found = None
+        newer_version = None
         problem = None
         try:
             for newer in reversed([v for v in versions(self.synced) if v > number]):
                 try:
-                    found = read_version(self.synced, newer, device=self._device)
+                    newer_version = read_version(self.synced, newer, device=self._device)
                     self._forget_copies()
                     break
                 except StorageError:
@@ -295,7 +295,7 @@ class PublishedReward:
         except OSError as error:
             problem = f"Rewards cannot be read: {error}"
         if problem is not None and problem != self.problem:
-            used = number if found is None else found.number
+            used = number if newer_version is None else newer_version.number
             LOGGER.warning("%s Version %d stays in use.", problem, used)
         self.problem = problem
-        return found
+        return newer_version

@@ -48,7 +48,7 @@ REWARD: Final = "reward.json"
 FITTED: Final = "fitted_pairs.safetensors"
 PAIRS: Final = "pairs"
 HEADER_BYTES: Final = 1024
-"""Most bytes of the file `FITTED` beside its numbers."""
+"""Most bytes of the file `FITTED` besides its numbers."""
 
 
 @final
@@ -61,8 +61,8 @@ class RewardFunction:
             `lower_bound(k)`.
         scaler: applied to each member before members are combined; None leaves the model's
             rewards unscaled.
-        likelihood: `FitReport.likelihood` of the fit that made the model; None is without noise
-            and unscaled. It turns `scores` into probabilities, and changes no reward.
+        likelihood: `FitReport.likelihood` of the fit that made the model; None has no noise and no
+            scale. It turns `scores` into probabilities, and changes no reward.
 
     Raises:
         ConfigError: the scaler has another number of members than the model.
@@ -227,11 +227,13 @@ class RewardFunction:
     def _pooled_scores(self, segments: Segments) -> FloatArray:
         # If windows cover only a part of the block, the other steps are not computed.
         sparse = len(segments) * segments.length < segments.steps
-        needed = segments.select(slice(None)) if sparse else segments
-        rewards = torch.from_numpy(self._step_rewards(needed.observations, needed.actions))
+        compact = segments.select(slice(None)) if sparse else segments
+        rewards = torch.from_numpy(self._step_rewards(compact.observations, compact.actions))
         parts = []
-        for chunk in _chunks(len(needed), CHUNK):
-            rows, mask = (torch.from_numpy(of(chunk)) for of in (needed.rows, needed.mask))
+        for chunk in _chunks(len(compact), CHUNK):
+            rows, mask = (
+                torch.from_numpy(column(chunk)) for column in (compact.rows, compact.mask)
+            )
             parts.append(self._model.pool(rewards[:, rows], mask))
         return np.asarray(torch.cat(parts, dim=1).numpy())
 
@@ -244,8 +246,8 @@ class RewardFunction:
         rewards = np.zeros((self.members, len(actions)), np.float32)
         for rows in world.own(_chunks(len(actions), min(CHUNK, CHUNK_BYTES // max(1, size)))):
             steps = take(take(observations, rows), np.s_[:, None]), actions[rows, None]
-            found, _ = self._forward(*steps, np.ones((len(steps[1]), 1), bool))
-            rewards[:, rows] = found[:, :, 0]
+            outputs, _ = self._forward(*steps, np.ones((len(steps[1]), 1), bool))
+            rewards[:, rows] = outputs[:, :, 0]
         return _merged(rewards, world)
 
     @torch.inference_mode()
@@ -254,9 +256,9 @@ class RewardFunction:
         # Groups of neighbouring episodes have about `TRACED` steps; no episode is cut.
         group = (np.cumsum(episodes.lengths) - episodes.lengths) // TRACED
         for number in world.own(np.unique(group).tolist()):
-            some = np.flatnonzero(group == number)
-            first = int(episodes.starts[some[0]])
-            lengths = episodes.lengths[some]
+            members = np.flatnonzero(group == number)
+            first = int(episodes.starts[members[0]])
+            lengths = episodes.lengths[members]
             steps = slice(first, first + int(lengths.sum()))
             features = self._encoded(take(episodes.observations, steps), episodes.actions[steps])
             traced = self._model.trace(features, torch.from_numpy(lengths))
@@ -310,7 +312,7 @@ def agent_reward(
         reference: episodes over which each member's mean and deviation are computed, or a scaler
             that was fitted before.
         pessimism: how many deviations over members are subtracted from their mean; below 0,
-            deviations are added as an exploration bonus.
+            deviations are added as an exploration bonus (RUNE).
         deviation: deviation of each member's scaled rewards over the reference.
         centre: whether the mean of each member's rewards over the reference becomes zero.
         world: as in `RewardFunction.member_rewards`.
@@ -324,14 +326,14 @@ def agent_reward(
 
 
 def relabel(episodes: Episodes, reward: AnyReward, *, world: World = ALONE) -> Episodes:
-    """Return the episodes with new rewards: `reward` judges each step by its history.
+    """Return the episodes with the rewards that `reward` gives each step and its history.
 
     The reward of a step is the model's output for the window that ends there, exactly as an agent
     gets it while acting. Rewards are `[T]` float32; all other arrays are shared. `reward` may also
     be a control, or a plain function of observations and actions.
 
-    Processes of a `world` share the work of a `RewardFunction`. All of them get all rewards, the
-    same bit by bit as from one process alone.
+    Processes of a `world` share the work of a `RewardFunction`. Each of them gets all rewards,
+    bitwise the same as one process alone would compute.
 
     Raises:
         SpaceError: the episodes' shapes differ from those that the reward was built for.
@@ -358,11 +360,11 @@ def save_reward(path: Path | str, reward: RewardFunction) -> None:
             f"reward: expected a RewardFunction, got {type(reward).__name__}. Save a reward model "
             "with save_reward_model, or as `RewardFunction(model)`."
         )
-    about = reward_to_json(reward)
-    beside = {REWARD: json.dumps(about, indent=2).encode()}
+    description = reward_to_json(reward)
+    extra_files = {REWARD: json.dumps(description, indent=2).encode()}
     if len(reward.fitted_pairs):
-        beside[FITTED] = safetensors.numpy.save({PAIRS: reward.fitted_pairs})
-    save_reward_model(path, reward.model, beside=beside)
+        extra_files[FITTED] = safetensors.numpy.save({PAIRS: reward.fitted_pairs})
+    save_reward_model(path, reward.model, extra_files=extra_files)
 
 
 def load_reward(
@@ -380,13 +382,13 @@ def load_reward(
     expected = "how a reward's members are scaled and combined"
     fix = "Restore the folder as a whole; a model alone loads with load_reward_model."
     with reading(path / REWARD, expected=expected, fix=fix):
-        about = read_object(path / REWARD)
-        count = int(about["fitted_pairs"])
+        description = read_object(path / REWARD)
+        count = int(description["fitted_pairs"])
     if count:
         with reading(path / FITTED, expected=f"{count} pairs that the reward was fitted to"):
             model.fitted_pairs = _read_fitted_pairs(path / FITTED, count)
     with reading(path / REWARD, expected=expected, fix=fix):
-        return reward_from_json(model, about)
+        return reward_from_json(model, description)
 
 
 def reward_to_json(reward: RewardFunction) -> dict[str, Any]:
@@ -428,7 +430,7 @@ def reward_from_json(model: RewardModel, about: dict[str, Any]) -> RewardFunctio
 
 
 def reward_version(path: Path | str) -> str:
-    """Return a name for what a saved reward computes: a digest of its files."""
+    """Return the version of a saved reward, a digest of its files."""
     text = json.dumps(digests(Path(path)), sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 

@@ -53,8 +53,8 @@ class RewardPreset:
     Attributes:
         model: shape of the model.
         trainer: how the model is trained.
-        held_out: share of the answers kept out of training. The model keeps the state with the
-            best loss on them. 0 trains on all answers.
+        held_out: share of the answers kept out of training. The model with the least loss on them
+            is kept. 0 trains on all answers.
         choose: whether to fit each of `alternatives`, and keep the one with the least loss on
             unseen answers.
 
@@ -75,7 +75,7 @@ class RewardPreset:
         require_validation(self.trainer, members=members, held_out=validated)
         if self.choose and not validated and not has_out_of_bag(self.trainer, members=members):
             raise ConfigError(
-                "a choice among fits: expected answers that no member has seen, got none. Take "
+                "choose: expected answers that some member has not been trained on, got none. Take "
                 "several members, or held_out."
             )
 
@@ -83,14 +83,14 @@ class RewardPreset:
         """Return this preset and its alternatives for segments of `L` steps, by name.
 
         A "bounded" head squashes rewards of steps, so that no single step explains a segment.
-        "cropped" segments lose up to a fifth of their steps, others in each pass (SURF). A model
-        that scores segments by the mean of its rewards has no bounded alternative: the mean of
-        bounded rewards is bounded, too, so that log-odds could not leave (-2, 2).
+        "cropped" segments lose up to a fifth of their steps, different ones in each pass (SURF). A
+        model that scores segments by the mean of their rewards has no bounded alternative: its
+        log-odds could not leave (-2, 2).
         """
         plain = replace(self, choose=False)
         cropped = replace(plain.trainer, crop=max(1, length // 5))
         presets = {"plain": plain, "cropped": replace(plain, trainer=cropped)}
-        bounded = _with(self.model, bounded=True)
+        bounded = _with_fields(self.model, bounded=True)
         if bounded is not None and getattr(bounded, "pooling", "sum") != "mean":
             presets["bounded"] = replace(plain, model=bounded)
             presets["bounded, cropped"] = replace(plain, model=bounded, trainer=cropped)
@@ -126,10 +126,9 @@ class RewardPreset:
     ) -> "tuple[RewardModel, FitReport]":
         """Build the model and train it on the answers that are not held out, and on all ratings.
 
-        Weights, bootstraps, order, dropout and the held-out answers come from `seed`. Other
-        arguments and errors are those of `RewardTrainer` and the model. If several fits are made
-        to choose from, each has its own checkpoints, and a fit without a loss on unseen answers is
-        not chosen.
+        Initial weights, bootstraps, order, dropout and the held-out answers depend on `seed`. Other
+        arguments and errors are those of `RewardTrainer` and the model. With `choose`, each fit has
+        its own checkpoints, and a fit without a loss on unseen answers is not chosen.
 
         Raises:
             DataError: none of the fits to choose from has a loss on unseen answers.
@@ -194,14 +193,14 @@ class RewardSettings:
         model: "mlp" (ours), "cnn" (ours, for pictures), "mr", "nmr", "pt" or "pt-readme"
             (published), or the name of another reward model; see `reward_preset`.
         members: number of networks, which differ by their initial weights and bootstraps. Several
-            networks measure how uncertain the reward is, and their out-of-bag answers validate it.
+            members measure how uncertain the reward is, and their out-of-bag answers validate it.
         hidden: units of each hidden layer of "mlp" and "mr".
         epochs: passes over the answers.
         budget: optimiser updates instead of epochs; the schedule is shortened, too. The published
             number of epochs of "pt" needs a GPU.
         batch_size: pairs per update.
-        noise: share of answers taken to be random, as some of people's are; 0.1 in the DRLHP
-            paper.
+        noise: label noise, the share of answers that the likelihood takes to be random; 0.1 in the
+            DRLHP paper.
         loss: loss of each answer: "cross_entropy", "squared_error" or the name of one of yours,
             see `RewardTrainerConfig`.
         normalise: whether inputs are normalised by the training set's statistics; the published
@@ -215,7 +214,7 @@ class RewardSettings:
         choose: whether to fit `RewardPreset.alternatives` (a bounded head, cropped clips, and
             both), and keep the one with the least loss on unseen answers. Models that average
             rewards over steps, such as "mr", have no bounded alternative.
-        implied: whether answers that the given ones imply count, too, as in ranked lists; see
+        implied: whether to train on implied answers, too, as in ranked lists; see
             `RewardTrainerConfig.implied`.
         precision: precision of the products in training. None takes bfloat16 for the wide "pt" if
             the processor or GPU has instructions for it, which is about twice as fast; otherwise
@@ -247,11 +246,11 @@ class RewardSettings:
         base: RewardPreset | None = None,
         keep: Collection[str] = (),
     ) -> RewardPreset:
-        """Return the preset with these changes, for segments of `length` steps and some answers.
+        """Return the preset with these changes, for `answers` about segments of `length` steps.
 
-        With a `base`, the changes apply to that instead of the named preset. A base whose context
-        differs from the preset's keeps it. `keep` names settings of the base that stay even if
-        they equal the preset's: "context", "precision".
+        With a `base`, the changes apply to that instead of the named preset. The base keeps its
+        context if that differs from the preset's, or if `keep` names "context"; else its context is
+        set to `length`. If `keep` names "precision", that of the base stays, too.
 
         Raises:
             ConfigError: hidden layers, a choice of actions or normalised inputs for a model without
@@ -259,10 +258,12 @@ class RewardSettings:
         """
         preset = reward_preset(self.model, length=length)
         if base is not None:
-            usual = getattr(reward_preset(self.model).model, "context", None)
-            keeps = "context" in keep or getattr(base.model, "context", None) != usual
-            preset = base if keeps else _seeing(base, length)
-        changes = self._given(
+            default_context = getattr(reward_preset(self.model).model, "context", None)
+            keeps_context = (
+                "context" in keep or getattr(base.model, "context", None) != default_context
+            )
+            preset = base if keeps_context else _with_context(base, length)
+        changes = self._changed_settings(
             "epochs", "batch_size", "noise", "loss", "crop", "implied", "precision"
         )
         if self.annotator_trust is not None:
@@ -281,8 +282,10 @@ class RewardSettings:
 
     def _changed(self, model: RewardModelConfig) -> RewardModelConfig:
         """Return a model with the changes to its layers, inputs and number of members."""
-        for name, value in self._given("hidden", "normalise", "use_actions", "bounded").items():
-            changed = _with(model, **{name: value})
+        for name, value in self._changed_settings(
+            "hidden", "normalise", "use_actions", "bounded"
+        ).items():
+            changed = _with_fields(model, **{name: value})
             if changed is None:
                 raise ConfigError(
                     f"{name}: expected only with a model that has such a setting, got {self.model}."
@@ -291,12 +294,12 @@ class RewardSettings:
         if self.members is None:
             return model
         require_in("members", self.members, 1, float("inf"))
-        alike = _with(model, members=self.members)
-        if alike is not None or self.members == 1:
-            return alike or model
+        with_members = _with_fields(model, members=self.members)
+        if with_members is not None or self.members == 1:
+            return with_members or model
         return EnsembleConfig((model,) * self.members)
 
-    def _given(self, *names: str) -> dict[str, Any]:
+    def _changed_settings(self, *names: str) -> dict[str, Any]:
         values = {name: getattr(self, name) for name in names}
         return {name: value for name, value in values.items() if value is not None}
 
@@ -323,13 +326,13 @@ def reward_preset(name: str, *, length: int | None = None) -> RewardPreset:
     preset = PRESETS.get(name)
     if preset is None:
         config = REWARD_MODELS.config(name)()
-        preset = RewardPreset(_with(config, members=3) or config, _OURS)
-    return preset if length is None else _seeing(preset, length)
+        preset = RewardPreset(_with_fields(config, members=3) or config, _OURS)
+    return preset if length is None else _with_context(preset, length)
 
 
-def _seeing(preset: RewardPreset, length: int) -> RewardPreset:
+def _with_context(preset: RewardPreset, length: int) -> RewardPreset:
     """Return a preset whose model sees `length` steps, if the model has a history."""
-    return replace(preset, model=_with(preset.model, context=int(length)) or preset.model)
+    return replace(preset, model=_with_fields(preset.model, context=int(length)) or preset.model)
 
 
 def model_names() -> tuple[str, ...]:
@@ -338,8 +341,8 @@ def model_names() -> tuple[str, ...]:
     return (*PRESETS, *others)
 
 
-def _with(model: RewardModelConfig, **changes: Any) -> RewardModelConfig | None:
-    """Return a config with changed fields; None if it has no such fields, or of another kind."""
+def _with_fields(model: RewardModelConfig, **changes: Any) -> RewardModelConfig | None:
+    """Return a config with changed fields; None if a field is missing or of another type."""
     present = {f.name: getattr(model, f.name) for f in fields(model)}
     if any(type(present.get(name)) is not type(value) for name, value in changes.items()):
         return None

@@ -45,6 +45,7 @@ from preferl.reading import reading
 from preferl.registry import LOSSES
 from preferl.shapes import BoolArray, FloatArray, IntArray, leaves
 from preferl.threads import is_small, threads_for
+from preferl.training.annotator_trust import AnnotatorTrust, Trust, fit_trust
 from preferl.training.batches import (
     Answers,
     AnyWindows,
@@ -76,7 +77,6 @@ from preferl.training.distributed import ALONE, World
 from preferl.training.fit_report import FitReport, RatingFit, Validation
 from preferl.training.recorded import RecordedUpdate
 from preferl.training.thresholds import BOUNDS, RatedClips, Thresholds
-from preferl.training.trust import AnnotatorTrust, Trust, fit_trust
 
 OnEpoch = Callable[[int, dict[str, float]], None]
 """Called after each epoch with its number, from 1, and its metrics."""

@@ -36,12 +36,12 @@ def inputs_of(episodes, action_space=PointWorld.action_space):
 
 def test_data_are_known_by_their_counts_and_content(rng):
     episodes = recorded(rng, episodes=3)
-    about = inputs_of(episodes).about
-    assert (about["episodes"], about["steps"]) == (3, 60)
-    assert inputs_of(replace(episodes)).about == about
+    description = inputs_of(episodes).description
+    assert (description["episodes"], description["steps"]) == (3, 60)
+    assert inputs_of(replace(episodes)).description == description
     rewards = episodes.rewards.copy()
     rewards[7] += 1e-3
-    assert inputs_of(replace(episodes, rewards=rewards)).about["id"] != about["id"]
+    assert inputs_of(replace(episodes, rewards=rewards)).description["id"] != description["id"]
 
 
 def test_clones_know_numbers_and_continuous_actions_alone(rng):

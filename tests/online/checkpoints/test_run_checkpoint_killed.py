@@ -44,4 +44,4 @@ def test_a_program_killed_all_along_the_way_comes_to_the_same(tmp_path, algorith
     )
     assert answers(killed) >= answered
     with Store.open(killed / "store") as store:
-        assert len(store.queries.asked(StoredFeedback(store).project.id)) <= 40
+        assert len(store.queries.query_clips(StoredFeedback(store).project.id)) <= 40

@@ -60,7 +60,7 @@ def test_trust_in_people_is_published_where_it_is_known_who_answered(world, conf
     (about,) = metrics["trust"].values()
     assert about["low"] < about["value"] < about["high"]
     assert world.store.reports.rewards(world.project.id)[0].metrics.trust == metrics["trust"]
-    answered = StoredFeedback(world.store, combine="each").answered()
+    answered = StoredFeedback(world.store, combine="each").answers()
     assert set(metrics["trust"]) == {answered.names[row] for row in answered.comparisons.annotator}
 
 
@@ -150,8 +150,8 @@ def test_stopped_and_started_again_is_as_if_it_had_never_stopped(world, config, 
     serve_once(machines(), world)
     stopped = read_version(machines().out, 2)
 
-    answered = StoredFeedback(world.store).answered()
-    asked = world.store.queries.asked(world.project.id)
+    answered = StoredFeedback(world.store).answers()
+    asked = world.store.queries.query_clips(world.project.id)
     side = dict(
         zip(
             [a for a, _, _ in asked],

@@ -143,7 +143,7 @@ def test_one_that_runs_without_a_heartbeat_is_ended_and_started_again(supervise,
 
     code = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SLEEPS
     config = replace(FAST, stop_seconds=0.3)
-    hangs = program(code, is_up=up, lost=lost)
+    hangs = program(code, is_up=up, failure=lost)
     with supervise(hangs, config=config, on_message=heard) as supervisor:
         first = process_of(supervisor)
         hanging.set()
@@ -236,19 +236,19 @@ def beat(world, status, **more):
 def test_signs_of_life_tell_lost_programs_from_new_ones(world, now):
     signs = probe(world, now)
     assert not signs.is_up(None, LONG)
-    assert signs.lost(LONG) is None, "who never gave a sign is not expected to"
+    assert signs.failure(LONG) is None, "who never gave a sign is not expected to"
     beat(world, Status("failed", problem="full"), every=200.0)
     assert signs.is_up(None, LONG)
-    assert signs.lost(LONG) is None
+    assert signs.failure(LONG) is None
     assert "full" in signs.failing()
     shift_heartbeat(world, -800)
-    assert signs.lost(LONG) is None, "the store may have taken none"
+    assert signs.failure(LONG) is None, "the store may have taken none"
     now[0] += 301.0
-    assert "no heartbeat" in signs.lost(LONG)
-    assert signs.lost(0.2) is None, "the sign is that of an earlier process"
+    assert "no heartbeat" in signs.failure(LONG)
+    assert signs.failure(0.2) is None, "the sign is that of an earlier process"
     assert signs.failing() is None
     beat(world, Status("stuck"), every=200.0)
-    assert "stuck" in signs.lost(LONG)
+    assert "stuck" in signs.failure(LONG)
 
 
 def test_nobody_is_lost_because_the_store_takes_no_signs(world, now, monkeypatch):
@@ -260,16 +260,16 @@ def test_nobody_is_lost_because_the_store_takes_no_signs(world, now, monkeypatch
         signs = RewardServiceProbe(impatient, world.project.id, 50, 600.0, lambda: now[0])
         held.execute("BEGIN EXCLUSIVE")
         for now[0] in (0.5, 1.0, 1.5):
-            assert signs.lost(LONG) is None
+            assert signs.failure(LONG) is None
         held.execute("ROLLBACK")
         signs.store = world.store
-    assert signs.lost(LONG) is None, "it has not had the time to say so"
+    assert signs.failure(LONG) is None, "it has not had the time to say so"
     beat(world, Status("waiting"), every=0.2)
-    assert signs.lost(LONG) is None
+    assert signs.failure(LONG) is None
     shift_heartbeat(world, -60)
-    assert signs.lost(LONG) is None
+    assert signs.failure(LONG) is None
     now[0] += 1.0
-    assert "no heartbeat" in signs.lost(LONG)
+    assert "no heartbeat" in signs.failure(LONG)
     held.close()
 
 

@@ -60,7 +60,7 @@ def test_a_restored_worker_goes_on_and_asks_nothing_twice(feedback):
     second.put(episodes(24, seed=1))  # which the first one asked about before it was killed
     assert second.flush()
     assert second.counts.asked == asked
-    assert len(feedback.store.queries.asked(feedback.project.id)) == asked
+    assert len(feedback.store.queries.query_clips(feedback.project.id)) == asked
     second.put(episodes(30, seed=2))
     assert second.flush()
     assert second.counts.asked == asked + 10
@@ -77,7 +77,7 @@ def test_what_is_saved_before_the_first_round_is_known_when_the_run_goes_on(feed
     first.put(episodes(24, seed=1))
     assert first.flush()
     first.close()
-    asked = feedback.store.queries.asked(feedback.project.id)
+    asked = feedback.store.queries.query_clips(feedback.project.id)
     assert len(asked) == (60 + 24) // 3
     second = QueryWorker(feedback, config)
     second.restore(saved)
@@ -92,7 +92,7 @@ def test_what_is_saved_before_the_first_round_is_known_when_the_run_goes_on(feed
             again.put(part)
         assert again.flush()
         assert again.close()
-        assert feedback.store.queries.asked(feedback.project.id) == asked
+        assert feedback.store.queries.query_clips(feedback.project.id) == asked
 
 
 def standing_still(steps):
@@ -110,7 +110,7 @@ def test_no_clip_is_compared_with_itself(feedback):
     for _ in range(10):
         assert worker.flush()
     assert worker.close()
-    asked = feedback.store.queries.asked(feedback.project.id)
+    asked = feedback.store.queries.query_clips(feedback.project.id)
     assert 0 < len(asked) == worker.counts.asked <= 11
     assert all(first != second for _, first, second in asked)
 
@@ -121,7 +121,7 @@ def test_questions_are_asked_up_to_the_length_of_the_queue(feedback):
     assert worker.flush()
     assert (feedback.pending, worker.counts.asked) == (7, 7)
     assert worker.close()
-    clips = feedback.store.queries.asked(feedback.project.id)
+    clips = feedback.store.queries.query_clips(feedback.project.id)
     assert all(first != second for _, first, second in clips)
     shown = feedback.store.clips.segments(feedback.project.id, [clips[0][1]])
     assert shown.length == 5
@@ -139,7 +139,7 @@ def test_a_budget_holds_over_restarts_and_whatever_a_sampler_gives(feedback):
             assert worker.flush()
         assert worker.close()
         asked.append(worker.counts.asked)
-    assert len(feedback.store.queries.asked(feedback.project.id)) == sum(asked) == 6
+    assert len(feedback.store.queries.query_clips(feedback.project.id)) == sum(asked) == 6
 
 
 def test_a_budget_holds_where_another_program_asks_at_the_same_time(
@@ -153,7 +153,7 @@ def test_a_budget_holds_where_another_program_asks_at_the_same_time(
     config = FeedbackConfig(segment_length=5, ask_every=1, max_pending=100, max_queries=6)
     worker = handed(feedback, config, sampler=meanwhile)
     assert worker.close()
-    assert len(feedback.store.queries.asked(feedback.project.id)) == 6
+    assert len(feedback.store.queries.query_clips(feedback.project.id)) == 6
     assert worker.counts.asked == 2
 
 
@@ -207,7 +207,7 @@ def test_disagreement_of_the_reward_in_use_chooses(feedback):
     worker.put(episodes(60))
     worker.flush()
     worker.close()
-    asked = feedback.store.queries.asked(feedback.project.id)
+    asked = feedback.store.queries.query_clips(feedback.project.id)
     shown = feedback.store.clips.segments(feedback.project.id, [c for q in asked for c in q[1:]])
     totals = shown[:].observations[..., 0].sum(-1).reshape(-1, 2)
     assert (np.abs(totals[:, 0] - totals[:, 1]) > 3).all()  # a random pair: 2.9 on average

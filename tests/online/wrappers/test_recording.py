@@ -22,7 +22,7 @@ def test_whole_episodes_are_those_that_nothing_cut():
         recording.advance(column(1, 11), np.zeros(2))
         if ended:
             recording.end(np.array(ended), np.zeros(len(ended), bool), column(*[1] * len(ended)))
-            recording.begin(which=np.isin([0, 1], ended))
+            recording.begin(environments=np.isin([0, 1], ended))
 
     step()
     step(1)
@@ -67,7 +67,7 @@ def test_recent_steps_stop_where_the_episode_began():
         recording.advance(column(number, 10 + number), np.zeros(2))
         if number == 2:
             recording.end(np.array([1]), np.array([False]), column(12))
-            recording.begin(column(0, 20), which=np.array([False, True]))
+            recording.begin(column(0, 20), environments=np.array([False, True]))
     recording.act(np.array([4, 4]))
     observations, actions, mask = recording.windows(4)
     assert mask.tolist() == [[True] * 4, [False, False, True, True]]

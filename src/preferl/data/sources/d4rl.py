@@ -1,4 +1,4 @@
-"""HDF5 files of D4RL as their Q-learning view, in whose rows published labels count.
+"""HDF5 files of D4RL, read as their Q-learning view, whose row numbers published labels use.
 
 Fu et al. 2020, "D4RL: Datasets for Deep Data-Driven Reinforcement Learning"; gym is not needed.
 """
@@ -19,24 +19,24 @@ from preferl.shapes import BoolArray, IntArray
 def load_d4rl(path: str | Path, *, task: str | Task | None = None) -> Episodes:
     """Read a D4RL file as its Q-learning view, whose row numbers label files use.
 
-    The view has every row of the file but those that a time limit ended and the last one; a
-    row's next observation is that of the following row of the file, dropped or not, which
-    `next_observations` have to agree with. An episode
-    ends where the file marks that it terminated (that step stays and is terminated) or timed out
-    (that step is given up for its observation), and at the end of the file. In a maze it also
-    ends where the goal moves in any direction; the original sees only moves of positive sum.
+    The view drops the file's last row and all rows at which a time limit ended the episode. The
+    next observation of a row is the observation of the following row of the file, dropped or not;
+    `next_observations` must agree with that. An episode ends where the file marks that it
+    terminated (that step stays and is terminated) or timed out (that step is dropped, and its
+    observation is the final one), and at the end of the file. In a maze it also ends where the goal
+    moves in any direction; D4RL's own code notices only moves whose coordinates sum to more than 0.
 
     Args:
         path: an `.hdf5` file with `observations`, `actions`, `rewards`, `terminals` and
             mostly `timeouts`. `infos/qpos` and `infos/qvel` become `states`.
         task: name or row of `preferl.data.TASKS`. Needed where the file has no `timeouts`: each
-            `max_episode_steps`-th step of an episode then counts as one. By default a goal ends
-            episodes wherever the file has `infos/goal`; with a task, where the task has it so.
+            `max_episode_steps`-th step of an episode then counts as a timeout. Without a task, a
+            moved goal ends episodes if the file has `infos/goal`; with one, if its row says so.
 
     Raises:
         ConfigError: an unknown task.
-        DataError: no whole HDF5 file, a missing array, arrays of different lengths, NaN, no row
-            that is kept, or `next_observations` of rows that are not in the order of time.
+        DataError: a damaged file, a missing array, arrays of different lengths, NaN, no row that
+            the view keeps, or `next_observations` that contradict the following rows.
         MissingExtraError: h5py is not installed.
     """
     row = None if task is None else find_task(task)
@@ -52,8 +52,12 @@ def load_d4rl(path: str | Path, *, task: str | Task | None = None) -> Episodes:
     if require_rows(arrays, path) < 2:
         raise DataError(f"{path}: expected at least two rows, got fewer.")
     terminals = arrays["terminals"].astype(bool)
-    known = arrays.get("timeouts")
-    timeouts = _timeouts(terminals, row, path) if known is None else known.astype(bool)
+    recorded_timeouts = arrays.get("timeouts")
+    timeouts = (
+        _timeouts(terminals, row, path)
+        if recorded_timeouts is None
+        else recorded_timeouts.astype(bool)
+    )
     goal = arrays.get("infos/goal", np.zeros(len(terminals)))
     moves = np.append((goal[1:] != goal[:-1]).reshape(len(goal) - 1, -1).any(axis=1), False)
     observations = arrays["observations"]
@@ -62,18 +66,20 @@ def load_d4rl(path: str | Path, *, task: str | Task | None = None) -> Episodes:
     rows, lengths = qlearning_view(terminals, timeouts, moves)
     if not len(rows):
         raise DataError(
-            f"{path}: expected a row before the last one that no time limit ended, got "
-            f"{len(terminals)} rows, of which {int(timeouts.sum())} are timeouts. Such a row is "
-            "given up for its observation; mark only the last row of each episode in `timeouts`."
+            f"{path}: expected a row, other than the last one, that is no timeout, got "
+            f"{len(terminals)} rows, of which {int(timeouts.sum())} are timeouts. Rows of timeouts "
+            "are dropped; mark only the last row of each episode in `timeouts`."
         )
-    last = rows[np.cumsum(lengths) - 1]
+    last_rows = rows[np.cumsum(lengths) - 1]
     states = [arrays[key][rows] for key in ("infos/qpos", "infos/qvel") if key in arrays]
     return Episodes(
         observations=observations[rows],
         actions=arrays["actions"][rows],
         rewards=as_floats(arrays["rewards"][rows]),
         terminated=terminals[rows],
-        final_observations=arrays[NEXT][last] if NEXT in arrays else observations[last + 1],
+        final_observations=arrays[NEXT][last_rows]
+        if NEXT in arrays
+        else observations[last_rows + 1],
         lengths=lengths,
         states=np.concatenate(states, axis=1) if len(states) == 2 else None,
     )
@@ -82,27 +88,27 @@ def load_d4rl(path: str | Path, *, task: str | Task | None = None) -> Episodes:
 def qlearning_view(
     terminals: BoolArray, timeouts: BoolArray, moves: BoolArray | bool = False
 ) -> tuple[IntArray, IntArray]:
-    """Rows of a file that the view keeps, and how they are divided into episodes.
+    """Return the rows `[T]` of a file that the view keeps, and the lengths `[K]` of its episodes.
 
-    Episodes end by the rules (`terminals`, `[N]`), by a time limit (`timeouts`, whose rows are
-    dropped) or because a goal `moves`. `[T]` rows come with `[K]` steps of each episode.
+    Episodes terminate (`terminals`, `[N]`), are ended by a time limit (`timeouts`, whose rows are
+    dropped), or end where a goal `moves`.
     """
-    ends = terminals | timeouts | moves
-    episode: IntArray = np.cumsum(ends) - ends  # a row that ends an episode still belongs to it
-    kept = ~timeouts
-    kept[-1:] = False  # nothing is known to follow
-    lengths = np.bincount(episode[kept])
-    return np.flatnonzero(kept), lengths[lengths > 0]
+    is_end = terminals | timeouts | moves
+    episode: IntArray = np.cumsum(is_end) - is_end  # a row that ends an episode still belongs to it
+    is_kept = ~timeouts
+    is_kept[-1:] = False  # nothing is known to follow
+    lengths = np.bincount(episode[is_kept])
+    return np.flatnonzero(is_kept), lengths[lengths > 0]
 
 
 def _timeouts(terminals: BoolArray, task: Task | None, path: str | Path) -> BoolArray:
     """`[N]` true at each `max_episode_steps`-th step of an episode."""
     if task is None:
         raise DataError(
-            f"{path}: expected an array 'timeouts', got none. Pass `task`, whose "
-            "max_episode_steps are where episodes were cut."
+            f"{path}: expected an array 'timeouts', got none. Pass `task`: its max_episode_steps "
+            "tell where episodes were cut."
         )
     row = np.arange(len(terminals))
-    begins = np.append(True, terminals[:-1])
-    step = row - np.maximum.accumulate(np.where(begins, row, 0))
+    is_start = np.append(True, terminals[:-1])
+    step = row - np.maximum.accumulate(np.where(is_start, row, 0))
     return np.asarray(step % task.max_episode_steps == task.max_episode_steps - 1)

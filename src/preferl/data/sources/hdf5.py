@@ -1,7 +1,7 @@
 """HDF5 files read with errors that name the file and the array (h5py, imported late).
 
-An HDF5 file may point to others on the machine, declare arrays that it does not hold, and ask for
-a library to decompress them. All of it is checked for these before anything is read.
+An HDF5 file may link to other files of the machine, declare arrays that it does not hold, and make
+the HDF5 library load plug-ins to decompress them. All of these are refused before arrays are read.
 """
 
 import zlib
@@ -23,10 +23,10 @@ SIGNATURE: Final = b"\x89HDF\r\n\x1a\n"
 """The bytes that an HDF5 file begins with."""
 
 DEEPEST: Final = 32
-"""Groups within groups; data sets of published files are four deep at most."""
+"""Most groups within groups; published files have four at most."""
 
 MOST_DEFLATED: Final = 1_032
-"""Bytes that deflate makes of one, at most."""
+"""Most bytes that one byte of deflate can unpack to."""
 
 _DEFLATE = 1
 _CHECKSUM = 3
@@ -35,48 +35,48 @@ _COMPRESS: Final = {_DEFLATE, 4, _LZF}
 """Filters that make chunks smaller: deflate, szip, LZF."""
 
 _ARRANGE: Final = {2, _CHECKSUM, 5, 6}
-"""Those that do not, or that pack bits: shuffle, checksums, n-bit, scale and offset. The HDF5
-library would look for any other filter in folders of plug-ins, and run what it finds."""
+"""Filters that are allowed besides: shuffle, checksums, n-bit, scale and offset. For any other
+filter, the HDF5 library would search folders of plug-ins, and run what it finds."""
 
 _COPY: Final = "Copy the arrays into one plain file, if you trust its maker."
 
 
 @contextmanager
 def open_hdf5(path: str | Path, expansion: Expansion | None = None) -> Iterator[Any]:
-    """Open an `h5py.File` for reading that points to no other and is as large as it declares.
+    """Open an `h5py.File` for reading, unless it links to other files or unpacks to too much.
 
-    Its arrays count in `expansion`, to which whoever unpacks them further adds.
+    The sizes of its arrays are added to `expansion`; code that unpacks them further adds more.
 
     Raises:
-        DataError: no such file, cut off, not HDF5, pointing to other files, far larger in memory
-            than on disk, or found damaged while the block reads.
+        DataError: there is no such file, it is cut off or not HDF5, links to other files, is far
+            larger in memory than on disk, or turns out to be damaged while the block reads.
         MissingExtraError: h5py is not installed.
     """
     h5py = require("h5py", extra="d4rl")
     with reading_foreign(path, "a whole HDF5 file"), h5py.File(path, "r") as file:
         expansion = expansion or Expansion.of(Path(path))
-        _refuse_links(file, f"{path}", set())  # first: a soft link might lead through one
+        _refuse_links(file, f"{path}", set())  # first, since a soft link might lead through one
         expansion.add(_size(file, f"{path}", {}, 0))
         yield file
 
 
 def read_array(group: Any, key: str, name: str) -> Array:
     """Read the finite numbers `[T, ...]` of one array of a group, which errors call `name`."""
-    held = group.get(key)
-    what = f"{name}, {key}"
-    if not isinstance(held, require("h5py", extra="d4rl").Dataset):
+    array_file = group.get(key)
+    array_name = f"{name}, {key}"
+    if not isinstance(array_file, require("h5py", extra="d4rl").Dataset):
         raise DataError(f"{name}: expected an array {key!r}, got only {', '.join(sorted(group))}.")
-    require_numbers(what, held)
-    with reading_foreign(what, "a whole array"):  # the array is damaged, not the file
-        array = np.asarray(held[()])
-    require_finite(what, array)
+    require_numbers(array_name, array_file)
+    with reading_foreign(array_name, "a whole array"):  # the array is damaged, not the file
+        array = np.asarray(array_file[()])
+    require_finite(array_name, array)
     return array
 
 
-def _refuse_links(group: Any, name: str, seen: set[int]) -> None:
+def _refuse_links(group: Any, name: str, visited: set[int]) -> None:
     """Refuse links to other files; nothing of any array is read."""
     h5py = require("h5py", extra="d4rl")
-    seen.add(_address(group))
+    visited.add(_address(group))
     for key in group:
         kind = None
         with suppress(TypeError):  # a kind that a program defines
@@ -88,13 +88,13 @@ def _refuse_links(group: Any, name: str, seen: set[int]) -> None:
                 f"{name}, {group.name.rstrip('/')}/{key}: expected an array of this file, got "
                 f"a link to another one. {_COPY}"
             )
-        held = group[key]
-        if isinstance(held, h5py.Group) and _address(held) not in seen:
-            _refuse_links(held, name, seen)
+        item = group[key]
+        if isinstance(item, h5py.Group) and _address(item) not in visited:
+            _refuse_links(item, name, visited)
 
 
-def _size(group: Any, name: str, known: dict[int, int], depth: int) -> int:
-    """Bytes of all arrays in a group, each as often as there are paths to it."""
+def _size(group: Any, name: str, size_of: dict[int, int], depth: int) -> int:
+    """Return the bytes of all arrays in a group, each once for every path to it."""
     h5py = require("h5py", extra="d4rl")
     if depth > DEEPEST:
         raise DataError(
@@ -103,26 +103,26 @@ def _size(group: Any, name: str, known: dict[int, int], depth: int) -> int:
         )
     size = 0
     for key in group:
-        held = group.get(key)
-        if isinstance(held, h5py.Group) and _address(held) not in known:
-            known[_address(held)] = _size(held, name, known, depth + 1)
-        elif isinstance(held, h5py.Dataset) and _address(held) not in known:
-            known[_address(held)] = _size_of_array(held, f"{name}, {held.name}")
-        size += 0 if held is None else known.get(_address(held), 0)
+        item = group.get(key)
+        if isinstance(item, h5py.Group) and _address(item) not in size_of:
+            size_of[_address(item)] = _size(item, name, size_of, depth + 1)
+        elif isinstance(item, h5py.Dataset) and _address(item) not in size_of:
+            size_of[_address(item)] = _size_of_array(item, f"{name}, {item.name}")
+        size += 0 if item is None else size_of.get(_address(item), 0)
     return size
 
 
 def _size_of_array(array: Any, where: str) -> int:
-    """Bytes that reading an array takes: its own, or those of the chunk that is unpacked for it."""
+    """Return the bytes that reading an array takes: its own, or those of a chunk if larger."""
     layout = array.id.get_create_plist()
     if layout.get_external_count() or array.is_virtual:
         raise DataError(
             f"{where}: expected an array of this file, got one that lies in other files. {_COPY}"
         )
     filters = [layout.get_filter(number)[0] for number in range(layout.get_nfilters())]
-    packers = [place for place, number in enumerate(filters) if number in _COMPRESS]
-    after = {number for place in packers[:1] for number in filters[place + 1 :]}
-    if not (set(filters) <= _COMPRESS | _ARRANGE and after <= {_CHECKSUM}):
+    packers = [position for position, number in enumerate(filters) if number in _COMPRESS]
+    later_filters = {number for position in packers[:1] for number in filters[position + 1 :]}
+    if not (set(filters) <= _COMPRESS | _ARRANGE and later_filters <= {_CHECKSUM}):
         raise DataError(
             f"{where}: expected at most one of deflate, szip and LZF, and only checksums after "
             f"it, got filters {filters}. {_COPY}"
@@ -135,7 +135,7 @@ def _size_of_array(array: Any, where: str) -> int:
 
 
 def _check_chunks(array: Any, size: int, where: str) -> None:
-    """Refuse chunks that unpack to more than they should: the HDF5 library would follow them."""
+    """Refuse chunks that unpack to more bytes than declared, which the HDF5 library would do."""
     chunks: list[Any] = []
     array.id.chunk_iter(chunks.append)
     for chunk in chunks:
@@ -143,16 +143,16 @@ def _check_chunks(array: Any, size: int, where: str) -> None:
             continue
         _, packed = array.id.read_direct_chunk(chunk.chunk_offset)
         inflate = zlib.decompressobj()
-        made = 0
+        unpacked = 0
         with suppress(zlib.error):  # the filter was left out for this chunk, or it is damaged
-            while packed and made <= size and not inflate.eof:
-                made += len(inflate.decompress(packed, 2**20))
+            while packed and unpacked <= size and not inflate.eof:
+                unpacked += len(inflate.decompress(packed, 2**20))
                 packed = inflate.unconsumed_tail
-        if made > size:
+        if unpacked > size:
             raise DataError(
                 f"{where}: expected chunks of {size:,} bytes, got one that unpacks to more. {_COPY}"
             )
 
 
-def _address(held: Any) -> int:
-    return int(require("h5py", extra="d4rl").h5o.get_info(held.id).addr)
+def _address(item: Any) -> int:
+    return int(require("h5py", extra="d4rl").h5o.get_info(item.id).addr)

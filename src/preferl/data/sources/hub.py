@@ -35,21 +35,21 @@ def load_hub_dataset(
 ) -> Episodes:
     """Read columns `observations`, `actions`, `rewards` and `dones`, a list of steps in each row.
 
-    A done at the end of an episode counts as a termination, unless by `task` time was up. Nothing
-    is known about what followed the last step: its observation is repeated as the final one, which
-    only matters where an episode did not terminate.
+    A done at the end of an episode counts as a termination, unless the `task` has a time limit that
+    was reached. What followed the last step is not recorded, so its observation is repeated as the
+    final one, which only matters if the episode did not terminate.
 
     Args:
-        source: a Parquet or Arrow file, a folder of such, a folder that `save_to_disk` wrote, or
-            `hub:OWNER/NAME` or `hub:OWNER/NAME:CONFIG` for one of the hub, which is downloaded
-            unless it is in the cache of `datasets`.
-        split: of a data set that has several.
-        task: row of `preferl.data.TASKS`, whose `max_episode_steps` are a time limit and no end.
+        source: a Parquet or Arrow file, a folder of such files, a folder that `save_to_disk` wrote,
+            or `hub:OWNER/NAME` or `hub:OWNER/NAME:CONFIG` for a data set of the hub, which is
+            downloaded unless it is in the cache of `datasets`.
+        split: which split of the data set to read.
+        task: row of `preferl.data.TASKS`, whose `max_episode_steps` are a time limit.
 
     Raises:
         ConfigError: an unknown task.
-        DataError: nothing of the kind, damaged, without one of the columns, with empty rows, with
-            columns of unequal numbers of steps, or with steps of unequal widths.
+        DataError: there is no such data set, or it is damaged, lacks a column, has empty rows,
+            columns of unequal numbers of steps, or steps of unequal widths.
         MissingExtraError: pyarrow, or for the hub datasets, is not installed.
     """
     name = str(source)
@@ -57,13 +57,13 @@ def load_hub_dataset(
     if name.startswith(PREFIX):
         datasets = require("datasets", extra="hub")
         repository, _, config = name.removeprefix(PREFIX).partition(":")
-        fix = "Check the name. One that is a script is not run: give a Parquet copy of it."
-        # A network, a hub and scripts have errors of every kind.
+        fix = "Check the name. Data sets that are scripts are not run: give a Parquet copy."
+        # Networks, the hub and scripts raise errors of many kinds.
         with reading_foreign(f"data set {name}", f"one of the hub with a split {split!r}", fix):
             table = datasets.load_dataset(repository, config or None, split=split).data.table
         _check_columns(name, table.column_names)
         return _episodes(table, name, row, Expansion(name, table.nbytes))
-    # Nothing a damaged file makes pyarrow do may pass for something else: most of it is words.
+    # For a damaged file, pyarrow raises errors of many kinds.
     with reading_foreign(name, "whole Parquet or Arrow files of the same columns"):
         files = _files_of(Path(source), split)
         expansion = Expansion(name, sum(file.stat().st_size for file in files))
@@ -73,10 +73,10 @@ def load_hub_dataset(
 
 
 def holds_columns(path: Path) -> bool:
-    """Whether a file or folder looks like columns."""
+    """Whether a file or folder looks like one of Parquet or Arrow columns."""
     if path.is_dir():
-        known = ("dataset_dict.json", "state.json", "dataset_info.json")
-        return any((path / file).is_file() for file in known) or bool(_files(path))
+        marker_files = ("dataset_dict.json", "state.json", "dataset_info.json")
+        return any((path / file).is_file() for file in marker_files) or bool(_files(path))
     with path.open("rb") as file:
         return file.read(8).startswith((MAGIC, ARROW_FILE, ARROW_STREAM))
 
@@ -110,7 +110,7 @@ def _read(file: Path, expansion: Expansion) -> Any:
             _check_columns(file, opened.schema_arrow.names)
             return opened.read(columns=list(COLUMNS))
     ipc = require("pyarrow.ipc", extra="parquet")
-    # A file is a stream behind eight bytes; what its footer declares is not believed.
+    # An Arrow file is a stream after eight bytes. Its footer, which might lie, is not used.
     start = 8 if head.startswith(ARROW_FILE) else 0
     with require("pyarrow", extra="parquet").memory_map(str(file)) as mapped:
         mapped.seek(start)
@@ -124,51 +124,55 @@ def _read(file: Path, expansion: Expansion) -> Any:
     return table
 
 
-def _check_columns(where: object, names: Collection[str]) -> None:
-    require_names(where, COLUMNS, names, "columns")
-    rule = "a done at the end of an episode terminates it, unless by `task` time was up"
-    warn_of_unread(where, names, COLUMNS, rule)
+def _check_columns(source: object, names: Collection[str]) -> None:
+    require_names(source, COLUMNS, names, "columns")
+    rule = "a done at the end of an episode terminates it, except at the time limit of `task`"
+    warn_of_unread(source, names, COLUMNS, rule)
 
 
 def _unpacked_message(message: Any) -> int:
-    """Bytes of the compressed buffers of a `pyarrow.ipc.Message` in memory; each begins with them.
+    """Return the unpacked size of a `pyarrow.ipc.Message`; compressed buffers begin with theirs.
 
-    Where buffers lie is in a table of FlatBuffers, see Message.fbs of Apache Arrow.
+    A table of FlatBuffers holds the positions of buffers, see Message.fbs of Apache Arrow.
     """
     if message.type not in ("record batch", "dictionary") or message.body is None:
         return 0
-    about = memoryview(message.metadata)
+    metadata = memoryview(message.metadata)
     body = memoryview(message.body)
     try:
-        batch = _follow(about, _field(about, _follow(about, 0), 2))
+        batch = _follow(metadata, _field(metadata, _follow(metadata, 0), 2))
         if message.type == "dictionary":
-            batch = _follow(about, _field(about, batch, 1))
-        buffers = _field(about, batch, 2)
-        compression = _field(about, batch, 3)
+            batch = _follow(metadata, _field(metadata, batch, 1))
+        buffers = _field(metadata, batch, 2)
+        compression = _field(metadata, batch, 3)
         if not (buffers and compression):
             return 0
-        vector = _follow(about, buffers)
-        (count,) = struct.unpack_from("<I", about, vector)
-        places = struct.iter_unpack("<qq", about[vector + 4 : vector + 4 + 16 * count])
-        sizes = (struct.unpack_from("<q", body, at)[0] for at, length in places if length >= 8)
+        vector = _follow(metadata, buffers)
+        (count,) = struct.unpack_from("<I", metadata, vector)
+        positions = struct.iter_unpack("<qq", metadata[vector + 4 : vector + 4 + 16 * count])
+        sizes = (
+            struct.unpack_from("<q", body, position)[0]
+            for position, length in positions
+            if length >= 8
+        )
         return sum(max(size, 0) for size in sizes)
     except struct.error as error:
         raise ValueError(f"a message that points out of itself: {error}") from error
 
 
-def _follow(table: memoryview, at: int) -> int:
-    """Where the offset at a place points."""
-    return at + int(struct.unpack_from("<I", table, at)[0])
+def _follow(table: memoryview, position: int) -> int:
+    """Return the position to which the offset at a position points."""
+    return position + int(struct.unpack_from("<I", table, position)[0])
 
 
-def _field(table: memoryview, at: int, number: int) -> int:
-    """Where a field of a table is; 0 where it has its default."""
-    fields = at - int(struct.unpack_from("<i", table, at)[0])
+def _field(table: memoryview, position: int, number: int) -> int:
+    """Return the position of a table's field; 0 if the field has its default."""
+    fields = position - int(struct.unpack_from("<i", table, position)[0])
     (size,) = struct.unpack_from("<H", table, fields)
     if 4 + 2 * number >= size:
         return 0
     (offset,) = struct.unpack_from("<H", table, fields + 4 + 2 * number)
-    return at + int(offset) if offset else 0
+    return position + int(offset) if offset else 0
 
 
 def _episodes(table: Any, name: str, task: Task | None, expansion: Expansion) -> Episodes:
@@ -203,7 +207,7 @@ def _episodes(table: Any, name: str, task: Task | None, expansion: Expansion) ->
 
 
 def _flat(column: Any, name: str, expansion: Expansion) -> tuple[Array, IntArray]:
-    """`[T, ...]` numbers of all rows end to end, and `[K]` how many steps each row has."""
+    """Return the numbers `[T, ...]` of all rows end to end, and `[K]` steps of each row."""
     parts = [_flat_chunk(chunk, name, expansion) for chunk in column.chunks if len(chunk)]
     if not parts:
         return np.zeros(0), np.zeros(0, np.int64)
@@ -213,7 +217,7 @@ def _flat(column: Any, name: str, expansion: Expansion) -> tuple[Array, IntArray
 
 
 def _flat_chunk(values: Any, name: str, expansion: Expansion) -> tuple[Array, IntArray]:
-    if not _is(values.type, _LISTS):
+    if not _is_type(values.type, _LISTS):
         raise DataError(
             f"{name}: expected a list of steps in each row, got {values.type} in each row."
         )
@@ -247,21 +251,21 @@ def hub_folder(
 def nested_numbers(
     values: Any, name: str, expansion: Expansion | None = None
 ) -> tuple[Array, list[IntArray]]:
-    """Return the numbers of an Arrow array end to end, and the lengths of the lists they lie in.
+    """Return the numbers of an Arrow array end to end, and the lengths of its nested lists.
 
-    Lengths are of the lists of each level, the outermost first; below the first level, all lists
-    have one length.
+    There is one array of lengths for each level, the outermost first; below the first level, all
+    lists must have one length.
 
     Raises:
         DataError: nulls, lists of other lengths, or something else than numbers.
     """
     compute = require("pyarrow.compute", extra="parquet")
     sizes = list[IntArray]()
-    while _is(values.type, _LISTS):
+    while _is_type(values.type, _LISTS):
         if values.null_count:
             raise DataError(f"{name}: expected lists, got {values.null_count} nulls.")
         if expansion is not None:
-            expansion.add(8 * len(values))  # lists of nothing lie nowhere, in any number
+            expansion.add(8 * len(values))  # any number of empty lists take no bytes in the file
         size = compute.list_value_length(values).to_numpy(zero_copy_only=False).astype(np.int64)
         for step in np.flatnonzero(size != size[:1]) if sizes else ():
             raise DataError(
@@ -270,7 +274,7 @@ def nested_numbers(
             )
         sizes.append(size)
         values = values.flatten()
-    if not _is(values.type, _NUMBERS):
+    if not _is_type(values.type, _NUMBERS):
         raise DataError(f"{name}: expected numbers alone, got {values.type}.")
     if values.null_count:
         raise DataError(f"{name}: expected numbers alone, got {values.null_count} nulls.")
@@ -281,7 +285,7 @@ _LISTS: Final = ("list", "large_list", "fixed_size_list")
 _NUMBERS: Final = ("integer", "floating", "boolean")
 
 
-def _is(kind: Any, names: Collection[str]) -> bool:
+def _is_type(kind: Any, names: Collection[str]) -> bool:
     """Whether a type of Arrow is one of several kinds."""
     types = require("pyarrow", extra="parquet").types
     return any(getattr(types, f"is_{name}")(kind) for name in names)

@@ -47,27 +47,27 @@ _TIME_LIMITS = ("timeouts", "truncations")
 
 
 def load_source(source: str | Path, *, task: str | Task | None = None) -> Episodes:
-    """Read episodes of any kind, each reader with its defaults.
+    """Read episodes from a source of any kind, with the defaults of that kind's reader.
 
-    A folder of preferl or of `.npz` files, a pickle of demonstrations, a D4RL or robomimic HDF5
-    file, an `.npz` file of stacked episodes, columns of `datasets` as Parquet, Arrow or a
-    `save_to_disk` folder or on the hub, a LeRobot data set, or a Minari data set on this machine.
-    The content of files
-    decides, so that their names do not matter.
+    A source is a folder of preferl or of `.npz` files, a pickle of demonstrations, a D4RL or
+    robomimic HDF5 file, an `.npz` file of stacked episodes, columns of `datasets` (as Parquet,
+    Arrow, a `save_to_disk` folder or on the hub), a LeRobot data set, or a Minari data set on this
+    machine. The content of a file decides which kind it is, so its name does not matter.
 
-    A robomimic file does not record in which order its simulator puts observations together, so
-    there is a warning: a policy played on another order sees noise (`check_observation_order`).
+    A robomimic file does not record in which order its simulator joins the parts of an
+    observation. So there is a warning: a policy that gets another order sees noise
+    (`check_observation_order`).
 
     Args:
         source: a path, `hub:OWNER/NAME` or `hub:OWNER/NAME:CONFIG`, or the id of a Minari data
-            set, with or without `minari:` before it. After a LeRobot data set, in a folder or on
-            the hub, may stand `:NAME,NAME`: the features to observe.
+            set, with or without `minari:` before it. For a LeRobot data set, `:NAME,NAME` may
+            follow, to choose which features to observe.
         task: row of `preferl.data.TASKS`; a D4RL file may need it, columns take its time limit.
 
     Raises:
         ConfigError: an unknown task.
-        DataError: nothing of these kinds, without episodes, or damaged; the message names what it
-            was taken for.
+        DataError: the source is of none of these kinds, is damaged, or has no episodes; the message
+            says which kind was expected.
         MissingExtraError: a library for the format is not installed.
     """
     episodes = _read_source(source, task)
@@ -78,61 +78,61 @@ def load_source(source: str | Path, *, task: str | Task | None = None) -> Episod
 
 def _read_source(source: str | Path, task: str | Task | None) -> Episodes:
     name = str(source)
-    place = Path(source)
+    path = Path(source)
     if name.startswith("minari:"):
         return load_minari(name.removeprefix("minari:"))
     if holds_lerobot(split_features(name)[0]):
         return load_lerobot(name)
     if name.startswith(PREFIX):
         return load_hub_dataset(name, task=task)
-    if place.is_dir():
-        if (place / "about.json").is_file():
-            return load_episodes(place)
-        if holds_columns(place):
-            return load_hub_dataset(place, task=task)
-        return load_stacked(place) if any(place.glob("*.npz")) else load_episodes(place)
-    if not place.is_file():
+    if path.is_dir():
+        if (path / "about.json").is_file():
+            return load_episodes(path)
+        if holds_columns(path):
+            return load_hub_dataset(path, task=task)
+        return load_stacked(path) if any(path.glob("*.npz")) else load_episodes(path)
+    if not path.is_file():
         if not _MINARI_ID.fullmatch(name):
             raise DataError(
                 f"{name}: expected a file, a folder, or the id of a Minari data set such as "
                 "D4RL/door/human-v2, got none of them."
             )
         return load_minari(name)
-    with place.open("rb") as file:
+    with path.open("rb") as file:
         head = file.read(len(SIGNATURE))
-    if head == SIGNATURE or place.suffix in (".hdf5", ".h5"):
-        with open_hdf5(place) as held:
-            robomimic = "data" in held and "observations" not in held
+    if head == SIGNATURE or path.suffix in (".hdf5", ".h5"):
+        with open_hdf5(path) as file_contents:
+            robomimic = "data" in file_contents and "observations" not in file_contents
         if not robomimic:
-            return load_d4rl(place, task=task)
-        check_observation_order(place)
-        return load_robomimic(place)
-    if holds_columns(place):
-        return load_hub_dataset(place, task=task)
-    stacked = head.startswith(_ZIP) or place.suffix == ".npz"
-    return load_stacked(place) if stacked else load_demonstrations(place)
+            return load_d4rl(path, task=task)
+        check_observation_order(path)
+        return load_robomimic(path)
+    if holds_columns(path):
+        return load_hub_dataset(path, task=task)
+    stacked = head.startswith(_ZIP) or path.suffix == ".npz"
+    return load_stacked(path) if stacked else load_demonstrations(path)
 
 
 def load_demonstrations(path: str | Path, *, drop_last: bool = True) -> Episodes:
     """Read a pickled list of demonstrations, each `{observations, actions, rewards}`.
 
     The layout of hand_dapg does not record how demonstrations ended, so none counts as terminated.
-    That of the Decision Transformer's data (Chen et al. 2021) does: the last of `terminals` or
-    `dones` says whether a demonstration terminated, and `next_observations` have what followed its
-    last step. Then every step is kept. Other keys, such as `init_state_dict`, are not read.
+    The layout of the Decision Transformer's data (Chen et al. 2021) does: the last of `terminals`
+    or `dones` says whether a demonstration terminated, and `next_observations` hold what followed
+    its last step. Then every step is kept. Other keys, such as `init_state_dict`, are not read.
 
     Args:
         path: a pickle written by Python 2 or 3; it is read without running anything in it.
-        drop_last: give the last observation of each demonstration up to be what followed the
-            step before, as D4RL's Q-learning view does, unless the demonstration terminated or has
-            `next_observations`. True by default: only then is every
-            next observation a recorded one, and published label files count rows in this view.
-            False keeps every step and repeats the last observation as the final one.
+        drop_last: leave out the last step of each demonstration, and take its observation as the
+            final one, as D4RL's Q-learning view does. A demonstration that terminated or has
+            `next_observations` keeps its last step. True by default: only then was every next
+            observation recorded, and published label files count rows in this view. False keeps
+            every step and repeats the last observation as the final one.
 
     Raises:
-        DataError: not such a file, or a demonstration (counted from 0) without one of the
-            arrays, with arrays of other lengths or shapes, too short, with an end inside, or with
-            `next_observations` other than its next observations.
+        DataError: the file is no list of demonstrations, or a demonstration (counted from 0) lacks
+            an array, has arrays of other lengths or shapes, is too short, has an end before its
+            last step, or has `next_observations` that contradict its observations.
         UnsafePickleError: the pickle wants to run code.
     """
     demonstrations = load_pickle(path)
@@ -152,15 +152,21 @@ def load_demonstrations(path: str | Path, *, drop_last: bool = True) -> Episodes
     return join(episodes)
 
 
-def _demonstration(found: Any, name: str, expansion: Expansion, drop_last: bool) -> Episodes:
-    if not isinstance(found, Mapping):
-        raise DataError(f"{name}: expected a dictionary of arrays, got {type(found).__name__}.")
-    require_names(name, _FIELDS, found, "keys")
-    marks = [key for key in (*_TERMINATIONS, *_TIME_LIMITS, NEXT) if key in found]
-    warn_of_unread(name, found, marks, "only the last of `terminals` or `dones` terminates")
+def _demonstration(
+    demonstration: Any, name: str, expansion: Expansion, drop_last: bool
+) -> Episodes:
+    if not isinstance(demonstration, Mapping):
+        raise DataError(
+            f"{name}: expected a dictionary of arrays, got {type(demonstration).__name__}."
+        )
+    require_names(name, _FIELDS, demonstration, "keys")
+    end_keys = [key for key in (*_TERMINATIONS, *_TIME_LIMITS, NEXT) if key in demonstration]
+    warn_of_unread(
+        name, demonstration, end_keys, "only the last of `terminals` or `dones` terminates"
+    )
     arrays = {
-        key: np.asarray(array_of(found[key], f"{name}, {key}", expansion))
-        for key in (*_FIELDS, *marks)
+        key: np.asarray(array_of(demonstration[key], f"{name}, {key}", expansion))
+        for key in (*_FIELDS, *end_keys)
     }
     for key, array in arrays.items():
         require_numbers(f"{name}, {key}", array)
@@ -178,13 +184,13 @@ def _demonstration(found: Any, name: str, expansion: Expansion, drop_last: bool)
     if steps < 1:
         raise DataError(f"{name}: expected at least {1 + dropped} steps, got {steps + dropped}.")
     with naming(name):
-        ends = (np.arange(steps) == steps - 1) & terminated
-        return one_episode(**fields, steps=steps, terminated=ends)
+        terminated_steps = (np.arange(steps) == steps - 1) & terminated
+        return one_episode(**fields, steps=steps, terminated=terminated_steps)
 
 
 def _terminated(arrays: Mapping[str, Array], name: str) -> bool:
-    """Whether a demonstration's last step ended it by the rules; none before may have."""
-    last = {}
+    """Whether a demonstration terminated at its last step; an earlier end is refused."""
+    last_step_marked = {}
     for key in (*_TERMINATIONS, *_TIME_LIMITS):
         if key in arrays:
             marks = one_per_row(f"{name}, {key}", arrays[key]).astype(bool)
@@ -193,26 +199,28 @@ def _terminated(arrays: Mapping[str, Array], name: str) -> bool:
                     f"{name}, {key}: expected none before the last step, got one in step "
                     f"{int(marks.argmax())}."
                 )
-            last[key] = bool(marks[-1:].any())
-    if any(key in last for key in _TERMINATIONS[:-1]):
-        return any(last.get(key, False) for key in _TERMINATIONS[:-1])
-    # Whoever has nothing but `dones` marks time limits by it, too.
-    return last.get("dones", False) and not any(last.get(key, False) for key in _TIME_LIMITS)
+            last_step_marked[key] = bool(marks[-1:].any())
+    if any(key in last_step_marked for key in _TERMINATIONS[:-1]):
+        return any(last_step_marked.get(key, False) for key in _TERMINATIONS[:-1])
+    # A file that has only `dones` marks time limits by them, too.
+    return last_step_marked.get("dones", False) and not any(
+        last_step_marked.get(key, False) for key in _TIME_LIMITS
+    )
 
 
 def load_stacked(path: str | Path, *, last_observation: LastObservation = "reset") -> Episodes:
     """Read `.npz` files of `observations [K, T, *obs]`, `actions`, `rewards` and `dones`.
 
-    Each episode gives `T - 1` steps: its last row has no observation of its own step. `dones` may
-    only mark that last row: they are time limits, so no episode terminates. Such files do not
-    record whether a task was solved.
+    Each episode gives `T - 1` steps, since no row follows its last one. `dones` may only mark that
+    last row: they are time limits, so no episode terminates. Such files do not record whether a
+    task was solved.
 
     Args:
         path: a file, or a folder whose `.npz` files are read in the order of their names.
-        last_observation: what the last row observed. `"reset"` (the default, the safe one): a
-            simulator that resets by itself left the next episode's first observation there, so
-            it is left out and the observation before stands in for what followed. `"reached"`:
-            it is what followed the last step.
+        last_observation: what the last row observed. `"reset"` (the default, the safe one): the
+            first observation of the next episode, from a simulator that resets by itself; it is
+            left out, and the observation before it is taken as the final one. `"reached"`: the
+            observation that followed the last step.
 
     Raises:
         ConfigError: another `last_observation`.
@@ -241,11 +249,11 @@ def _stacked_episodes(file: Path, last: LastObservation) -> Episodes:
         require_numbers(f"{file}, {name}", array, expected, axes=2)
         if array.shape[:2] != axes:
             raise DataError(f"{file}, {name}: expected {expected}, got {array.shape}.")
-    early = arrays["dones"][:, :-1].any(axis=1)
-    if early.any():
+    has_early_done = arrays["dones"][:, :-1].any(axis=1)
+    if has_early_done.any():
         raise DataError(
             f"{file}, dones: expected none before the last row, since episodes are of one "
-            f"length, got one inside episode {int(early.argmax())}."
+            f"length, got one inside episode {int(has_early_done.argmax())}."
         )
     episodes = axes[0]
     steps = axes[1] - 1

@@ -197,17 +197,18 @@ def join_labels(
     across = beyond[pairs].any(axis=1)
     crossed = int(across.sum())
     if crossing == "error" and crossed:
-        begin = int(start[beyond][0])
+        first_step = int(start[beyond][0])
         raise DataError(
             f"{name} does not fit these episodes: expected segments inside episodes, got {crossed} "
-            f"of {len(rows)} pairs with one across an episode's end, such as rows {begin} to "
-            f"{begin + rows.length - 1}. Load the version and view of the data set that the labels "
+            f"of {len(rows)} pairs with one across an episode's end, such as rows {first_step} to "
+            f"{first_step + rows.length - 1}. Load the version and view of the data set that the "
+            "labels "
             'were made for, or pass crossing="drop" or "keep" if they are meant to cross.'
         )
     dropped = crossed if crossing == "drop" else 0
-    kept = ~across if dropped else slice(None)
+    is_kept = ~across if dropped else slice(None)
     report = LabelReport.of(rows.preference, rows.length, crossing=crossed, dropped=dropped)
-    return LabelledPairs(Comparisons.of(segments, pairs[kept], rows.preference[kept]), report)
+    return LabelledPairs(Comparisons.of(segments, pairs[is_kept], rows.preference[is_kept]), report)
 
 
 def label_rows(comparisons: Comparisons, episodes: Episodes) -> LabelRows:
@@ -251,8 +252,8 @@ def save_pt_labels(folder: str | Path, rows: LabelRows) -> None:
     folder = Path(folder)
     kind = f"num{len(rows)}_q{rows.length}"
     names = (f"indices_{kind}", f"indices_2_{kind}", "label_human")
-    there = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-    if there and not _matches_all(there, _PT.files):
+    existing_files = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    if existing_files and not _matches_all(existing_files, _PT.files):
         raise StorageError(
             f"{folder}: expected a new or empty folder, or one of such labels, got a folder of "
             "something else. Choose another name."
@@ -334,8 +335,8 @@ def sample_pt_queries(
             pass
         return int(starts[episode] + random.randint(lengths[episode] - query_length + 1))
 
-    drawn = np.array([draw() for _ in range(2 * count)], np.int64).reshape(count, 2)
-    return LabelRows(drawn[:, 0], drawn[:, 1], np.full(count, np.nan), query_length)
+    rows_drawn = np.array([draw() for _ in range(2 * count)], np.int64).reshape(count, 2)
+    return LabelRows(rows_drawn[:, 0], rows_drawn[:, 1], np.full(count, np.nan), query_length)
 
 
 def _read(folder: str | Path, length: int | None) -> tuple[LabelRows, Crossing]:
@@ -420,20 +421,20 @@ def _array(file: Path) -> tuple[Array, str]:
 
 
 def _rows(file: Path) -> IntArray:
-    array, got = _array(file)
+    array, actual = _array(file)
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise DataError(
-            f"{file}: expected whole numbers [P], rows at which segments begin, got {got}."
+            f"{file}: expected whole numbers [P], rows at which segments begin, got {actual}."
         )
     return array.astype(np.int64)
 
 
 def _preference(file: Path) -> FloatArray:
     """`[P]` from codes `[P]` of people or from shares `[P, 2]` that were computed."""
-    array, got = _array(file)
+    array, actual = _array(file)
     shares = array.shape[1:] == (2,)
     if array.dtype.kind not in "iuf" or not (array.ndim == 1 or shares):
-        raise DataError(f"{file}: expected labels [P] or [P, 2], got {got}.")
+        raise DataError(f"{file}: expected labels [P] or [P, 2], got {actual}.")
     if not len(array):
         raise DataError(f"{file}: expected at least one label, got none.")
     if shares:

@@ -76,8 +76,8 @@ def unpacked_bytes(
     ):
         if content[-4:] != MAGIC:
             raise ValueError("no footer at its end")
-        begin = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
-        footer = _Structures(content, begin).read()
+        footer_start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+        footer = _Structures(content, footer_start).read()
         elements = iter(footer[2, _LIST])
         schema = list(_columns_of(elements, None, next(elements)[5, _I32]))
         size = 0
@@ -85,8 +85,10 @@ def unpacked_bytes(
             chunks = group[1, _LIST]
             for column, chunk in zip(schema, chunks, strict=True):
                 if columns is None or column.name in columns:
-                    once = column.name in texts_once
-                    size += _unpacked_chunk(content, column, chunk[3, _STRUCT], once, per_value)
+                    counts_once = column.name in texts_once
+                    size += _unpacked_chunk(
+                        content, column, chunk[3, _STRUCT], counts_once, per_value
+                    )
         return size
 
 
@@ -115,11 +117,11 @@ def _unpacked_chunk(
     if 0 < dictionary < start:
         start = dictionary
     declared = about[5, _I64]
-    held = 0
+    dictionary_bytes = 0
     entries = 0
     unpacked = 0
     pages = _Structures(content, start)
-    while held < declared:
+    while dictionary_bytes < declared:
         page = pages.read()
         kind = page[1, _I32]
         unpacked += _size(page[2, _I32])
@@ -128,16 +130,18 @@ def _unpacked_chunk(
             entries += _size(page[7, _STRUCT][1, _I32])
         elif kind in (_DATA_PAGE, _DATA_PAGE_2):
             header = page[5 if kind == _DATA_PAGE else 8, _STRUCT]
-            held += _size(header[1, _I32])
+            dictionary_bytes += _size(header[1, _I32])
             if header[2 if kind == _DATA_PAGE else 4, _I32] == _PREFIXES:
                 once = False
-    if held != declared:
-        raise ValueError(f"{held:,} values in pages of {column.name}, and {declared:,} declared")
+    if dictionary_bytes != declared:
+        raise ValueError(
+            f"{dictionary_bytes:,} values in pages of {column.name}, and {declared:,} declared"
+        )
     if column.width is not None:
-        return max((held + entries) * (_size(column.width) + per_value), unpacked)
+        return max((dictionary_bytes + entries) * (_size(column.width) + per_value), unpacked)
     if column.kind != _TEXT:
         raise ValueError(f"a column {column.name} of type {column.kind}")
-    return unpacked + (held + entries) * (per_value + (0 if once else unpacked))
+    return unpacked + (dictionary_bytes + entries) * (per_value + (0 if once else unpacked))
 
 
 def _size(number: int) -> int:
@@ -206,9 +210,9 @@ class _Structures:
 
     def _varint(self) -> int:
         number = 0
-        for place in range(0, 70, 7):
+        for shift in range(0, 70, 7):
             byte = self._byte()
-            number |= (byte & 127) << place
+            number |= (byte & 127) << shift
             if byte < 128:
                 return number
         raise ValueError("a number of more than ten bytes")

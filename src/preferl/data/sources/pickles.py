@@ -217,11 +217,13 @@ class _Callable:
         self._expansion = expansion
 
     def __call__(self, *arguments: object) -> object:
-        made = self._function(*arguments)
-        if isinstance(made, _Array):
-            made.expansion = self._expansion
-        self._expansion.add(made.nbytes if isinstance(made, np.ndarray) else sys.getsizeof(made))
-        return made
+        result = self._function(*arguments)
+        if isinstance(result, _Array):
+            result.expansion = self._expansion
+        self._expansion.add(
+            result.nbytes if isinstance(result, np.ndarray) else sys.getsizeof(result)
+        )
+        return result
 
     def __setstate__(self, state: object) -> NoReturn:
         raise UnsafePickleError("It tries to change a function. Nothing was executed.")
@@ -254,9 +256,9 @@ class _Array(np.ndarray[Any, Any]):
         dtype = _dtype_of(kind)
         content = content.encode("latin1") if isinstance(content, str) else content  # Python 2's
         size = math.prod(shape)
-        wanted = size if dtype.hasobject else size * dtype.itemsize
-        if min(shape, default=0) < 0 or len(content) != wanted:
-            raise DataError(f"array: expected {wanted} for shape {shape}, got {len(content)}.")
+        byte_count = size if dtype.hasobject else size * dtype.itemsize
+        if min(shape, default=0) < 0 or len(content) != byte_count:
+            raise DataError(f"array: expected {byte_count} for shape {shape}, got {len(content)}.")
         if dtype.hasobject != isinstance(content, list):
             raise DataError(f"array: expected content of {dtype}, got {type(content)}.")
         self.expansion.add(size * dtype.itemsize)

@@ -32,7 +32,7 @@ OBSERVATION_KEYS = (
     "robot0_gripper_qpos",
     "robot0_gripper_qvel",
 )
-"""What the Preference Transformer's observation is made of, in its order."""
+"""The parts of the Preference Transformer's observation, in its order."""
 
 
 def load_robomimic(
@@ -43,20 +43,21 @@ def load_robomimic(
 ) -> Episodes:
     """Read a `low_dim.hdf5` of robomimic v0.1, one episode per demonstration.
 
-    The last step of each demonstration is given up to be what followed the one before, as the
-    published labels count rows. Frames flagged done are frames of success, several in a row at
-    the end: they do not cut an episode, which is terminated if its last kept step is flagged.
+    The last step of each demonstration is dropped, and its observation is the final one, since
+    published labels count rows like this. Several frames in a row at the end are flagged done, all
+    that show success. They do not cut the episode, which is terminated if its last kept step is
+    flagged.
 
     Args:
         path: the file.
-        observation_keys: arrays of `obs` that are put end to end, in this order. A simulator may
+        observation_keys: arrays of `obs` that are concatenated, in this order. A simulator may
             order them differently: see `check_observation_order`.
-        order: of the demonstrations: `"lexicographic"` (demo_0, demo_1, demo_10, ...; the
+        order: order of the demonstrations: `"lexicographic"` (demo_0, demo_1, demo_10, ...; the
             default, since labels count rows in it) or `"numeric"`.
 
     Raises:
         ConfigError: another order, or no keys.
-        DataError: no whole HDF5 file, no demonstrations, or one without one of the arrays, with
+        DataError: the file is damaged, has no demonstrations, or has one that lacks an array, has
             arrays of different lengths, NaN, or fewer than two steps.
         MissingExtraError: h5py is not installed.
     """
@@ -76,11 +77,10 @@ def check_observation_order(
     *,
     observation_keys: Sequence[str] = OBSERVATION_KEYS,
 ) -> None:
-    """Compare the order in which recorded observations are put end to end with a simulator's.
+    """Compare the order in which parts of recorded observations are concatenated to a simulator's.
 
-    A policy trained on one order and played in another sees noise. The file names its simulator
-    but not the order in which that concatenates, so without `environment` there is only a
-    warning.
+    A policy that is trained on one order and acts on another sees noise. The file names its
+    simulator but not the simulator's order, so without `environment` there is only a warning.
 
     Args:
         path: the file.
@@ -107,7 +107,7 @@ def check_observation_order(
     if environment is None:
         warnings.warn(
             f"{what}: expected that of the simulator, got {simulator}, which does not record its "
-            "order. Pass `environment`, its keys and dimensions, before playing a policy there.",
+            "order. Before a policy acts there, pass `environment`, its keys and dimensions.",
             stacklevel=2,
         )
     elif [*environment.items()] != [*recorded.items()]:

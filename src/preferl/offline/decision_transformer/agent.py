@@ -1,7 +1,7 @@
 """The Decision Transformer: actions that would lead to a return (Chen et al. 2021).
 
-The model is Hugging Face's, trained by its `Trainer`, so that checkpoints, several processes and
-whatever else that does come with it.
+The model is Hugging Face's, trained by its `Trainer`, whose checkpoints, distributed training and
+other features come with it.
 """
 
 import math
@@ -38,9 +38,9 @@ class DecisionTransformer:
         observation_space: a Box of floats, a Dict of these, or pictures.
         action_space: a Box of floats, or Discrete.
         config: settings; the defaults if None.
-        seed: of its parameters, minibatches and dropout.
-        steps: updates planned, over which the learning rate rises and falls; None leaves them to
-            `num_train_epochs` of `fit`.
+        seed: seed of its parameters, minibatches and dropout.
+        steps: planned number of updates, over which the learning rate rises and falls; if None,
+            the option `num_train_epochs` of `fit` decides.
         device: where it learns.
 
     Raises:
@@ -88,7 +88,7 @@ class DecisionTransformer:
         self._data: Sequences | None = None
 
     def sequences(self, episodes: Episodes, *, rewards: FloatArray | None = None) -> Sequences:
-        """Episodes as this agent learns from them, with rewards `[T]` in place of their own."""
+        """Return the sequences that this agent learns from; rewards `[T]` replace the recorded."""
         config = self.config
         return Sequences.of(
             episodes,
@@ -114,22 +114,22 @@ class DecisionTransformer:
     ) -> dict[str, float]:
         """Learn for the planned number of updates.
 
-        Under torchrun each of the processes takes its part of every minibatch, and all end up
+        Under torchrun, each process computes its share of every minibatch, and all processes end
         with the same parameters.
 
         Args:
-            data: from `sequences`.
-            folder: of checkpoints, to resume from; None keeps none.
-            resume: from the last checkpoint in `folder`, if there is one.
+            data: what `sequences` returned.
+            folder: folder of checkpoints; None keeps none.
+            resume: whether to go on from the last checkpoint in `folder`, if there is one.
             checkpoint_every: updates between two checkpoints.
             on_progress: called every `every` updates, and at the end.
-            every: updates.
+            every: updates between two calls of `on_progress`.
             options: more of Hugging Face's `TrainingArguments`, such as `report_to` or
-                `gradient_accumulation_steps`; those that are set here are refused by name.
+                `gradient_accumulation_steps`. Those that this method sets itself are refused.
                 `num_train_epochs` takes the place of `steps`: an epoch draws as many windows as
-                there are episodes. `push_to_hub` pushes the policy with all that belongs to it, at
-                each checkpoint (if `hub_strategy` is not `"end"`) and at the end.
-            callbacks: more of its `TrainerCallback`.
+                there are episodes. `push_to_hub` pushes the complete policy at each checkpoint
+                (unless `hub_strategy` is `"end"`) and at the end.
+            callbacks: more objects of Hugging Face's `TrainerCallback`.
 
         Returns:
             The metrics of the last report.
@@ -173,7 +173,7 @@ class DecisionTransformer:
 
         hooks = hugging_face.Hooks(module, config, on_progress, on_save)
         module.to(self.device).train()
-        self._data = data  # as `policy` needs, which may be asked for while it learns
+        self._data = data  # now, since a callback may call `policy` while the agent learns
         with ExitStack() as stack:
             if folder is None:
                 folder = stack.enter_context(TemporaryDirectory())
@@ -206,26 +206,27 @@ class DecisionTransformer:
         self.fit(data, folder=folder, resume=True, **how)
 
     def policies(self) -> list[DecisionTransformerPolicy]:
-        """The agent's one policy."""
+        """Return the agent's policy, the only one, in a list."""
         return [self.policy()]
 
     @staticmethod
     def load_policy(path: Path, reward: Reward | None) -> DecisionTransformerPolicy:
-        """Read a policy that a run saved, going by a reward or the environment's own."""
+        """Read a policy that a run saved; a reward, else the true one, lowers its target return."""
         return DecisionTransformerPolicy.load(path).with_reward(reward)
 
     def policy(
         self, target: float | str | None = None, *, decrement: Decrement | None = None
     ) -> DecisionTransformerPolicy:
-        """A copy of the learned parameters, as a policy.
+        """Return a policy with a copy of the learned parameters.
 
         Args:
-            target: target return, or `"q0.95"` for a quantile of those it learned from; the
+            target: target return, or `"q0.95"` for a quantile of the returns it learned from; the
                 config's if None.
-            decrement: how that goes down; the config's if None.
+            decrement: how the target return is lowered at each step; the config's if None.
 
         Raises:
-            ConfigError: the agent has not learned yet, or another kind of target.
+            ConfigError: the agent has not learned yet, or the target is neither a number nor a
+                quantile.
         """
         if self._data is None:
             raise ConfigError("The agent has seen no data. Call fit first.")

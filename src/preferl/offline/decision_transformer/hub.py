@@ -13,7 +13,11 @@ from preferl.offline.decision_transformer.parameters import LearnedTransformer
 from preferl.offline.learner_configs import Decrement
 
 PREFIX: Final = "hub:"  # before the name of a repository, as of data sets there
-WANTED: Final = ("*.json", "*.safetensors", "pytorch_model.bin")  # no cards, videos, optimisers
+DOWNLOADED_FILES: Final = (
+    "*.json",
+    "*.safetensors",
+    "pytorch_model.bin",
+)  # no cards, videos, optimisers
 
 TAGS: Final = ("reinforcement-learning", "offline-rl", "decision-transformer", "preferl")
 
@@ -30,7 +34,7 @@ trained with preferl {preferl} on recorded episodes. It acts to earn a target re
 | actions | `{learned.action_space}` |
 | steps of history | {statistics.context} |
 | target return | {target:g}, unless another is given |
-| lowers that | {decrement} |
+| target return is lowered | {decrement} |
 | parameters | {parameters:,} |
 
 ## Use
@@ -82,7 +86,7 @@ DECREMENT: Final[Mapping[str, str]] = {
 
 
 def local_folder(source: Path | str) -> Path:
-    """The folder itself, or the download of `hub:OWNER/NAME` or `hub:OWNER/NAME@REVISION`."""
+    """Return `source`, or the folder to which `hub:OWNER/NAME[@REVISION]` was downloaded."""
     name = str(source)
     if not name.startswith(PREFIX):
         return Path(source)
@@ -91,18 +95,20 @@ def local_folder(source: Path | str) -> Path:
     expected = "a repository of the hub, hub:OWNER/NAME"
     fix = "Check the name, the network, and `hf auth login` if it is private."
     with any_error(CheckpointError, f"policy {name}", expected, fix):
-        folder = hub.snapshot_download(repository, revision=revision or None, allow_patterns=WANTED)
+        folder = hub.snapshot_download(
+            repository, revision=revision or None, allow_patterns=DOWNLOADED_FILES
+        )
     return Path(folder)
 
 
 @contextmanager
-def any_error(kind: type[PreferlError], what: str, expected: str, fix: str) -> Iterator[None]:
-    """Raise one kind for any error of the block: networks, hubs and transformers have many."""
+def any_error(kind: type[PreferlError], name: str, expected: str, fix: str) -> Iterator[None]:
+    """Raise errors of one `kind` for all errors of the block, whose libraries have many kinds."""
     try:
         yield
     except Exception as error:
         raise kind(
-            f"{what}: expected {expected}, got {type(error).__name__}: {error}. {fix}"
+            f"{name}: expected {expected}, got {type(error).__name__}: {error}. {fix}"
         ) from error
 
 
@@ -117,11 +123,11 @@ def model_card(
     data: str | None = None,
     licence: str | None = None,
 ) -> str:
-    """Markdown with metadata as the hub reads it, of the arguments of `push_to_hub`."""
+    """Return a model card in Markdown, with the hub's metadata, from `push_to_hub`'s arguments."""
     statistics = learned.statistics
-    firsts = {parameter.partition(".")[0] for parameter in learned.parameters}
-    parts = " and ".join(words for part, words in PARTS.items() if part in firsts)
-    more = f" It is not the whole policy: {parts} are in `policy.safetensors`, for preferl alone."
+    modules = {parameter.partition(".")[0] for parameter in learned.parameters}
+    parts = " and ".join(words for part, words in PARTS.items() if part in modules)
+    note = f" It is not the whole policy: {parts} are in `policy.safetensors`, for preferl alone."
     returns = "not known"
     if statistics.quantiles:
         low, *_, high = statistics.quantiles
@@ -137,7 +143,7 @@ def model_card(
         deviation=statistics.deviation.tolist(),
         decrement=DECREMENT[decrement],
         parameters=sum(tensor.numel() for tensor in learned.parameters.values()),
-        more=more if parts else "",
+        more=note if parts else "",
         data=data or "The owner has not described the episodes.",
         returns=returns,
         scores=_scores(env, report),
@@ -175,10 +181,10 @@ def _metadata(name: str, env: str | None, report: PolicyReport | None, licence: 
 def _scores(env: str | None, report: PolicyReport | None) -> str:
     if report is None:
         return "The owner has not evaluated it."
-    where = f" in {env}" if env else ""
+    place = f" in {env}" if env else ""
     low, high = report.interval
     success = report.success_rate
     return (
-        f"{report.episodes} episodes{where}: mean return {report.mean:.2f}, standard deviation "
+        f"{report.episodes} episodes{place}: mean return {report.mean:.2f}, standard deviation "
         f"{report.std:.2f}, 95 % interval of the mean {low:.2f} to {high:.2f}."
     ) + ("" if success is None else f" {success:.1%} of them succeeded.")

@@ -45,7 +45,7 @@ from preferl.training.distributed import ALONE, World
 CRITICS: Final = "critics."  # before the names of parameters that have a rate of their own
 UNUSED: Final = ("predict_state", "predict_return", "encoder.wte")  # kept as they are, for the hub
 
-OURS: Final[Mapping[str, str]] = {
+SET_BY_PREFERL: Final[Mapping[str, str]] = {
     "output_dir": "`folder` of fit",
     "resume_from_checkpoint": "`resume` of fit",
     "save_steps": "`checkpoint_every` of fit",
@@ -66,12 +66,12 @@ OURS: Final[Mapping[str, str]] = {
     "save_total_limit": "nothing: the latest checkpoint is kept, to resume from",
     "disable_tqdm": "`on_progress` of fit",
 }
-"""Fields of `TrainingArguments` that are set here, and what to use in their place."""
+"""Fields of `TrainingArguments` that preferl sets itself, and what to use in their place."""
 
 
 def build_model(seed: int, **settings: Any) -> nn.Module:
-    """A model initialised from a seed alone; `settings` have Hugging Face's names."""
-    # Without these it warns of tokens that a vocabulary of one does not have.
+    """Return a model initialised from a seed; `settings` have Hugging Face's names."""
+    # Without these, transformers warns about tokens that a vocabulary of one does not have.
     config = DecisionTransformerConfig(
         **settings, vocab_size=1, bos_token_id=None, eos_token_id=None
     )
@@ -84,7 +84,7 @@ def build_model(seed: int, **settings: Any) -> nn.Module:
 
 
 def rebuild_model(hub: Mapping[str, Any], parameters: Mapping[str, Tensor]) -> nn.Module:
-    """The model of a config with given parameters, to act; others may be among them."""
+    """Return the model of a config, with parameters by name; further parameters are ignored."""
     with torch.random.fork_rng(devices=[]):
         model: nn.Module = DecisionTransformerModel(DecisionTransformerConfig.from_dict(dict(hub)))
     model.load_state_dict({name: parameters[name] for name in model.state_dict()})
@@ -94,7 +94,7 @@ def rebuild_model(hub: Mapping[str, Any], parameters: Mapping[str, Tensor]) -> n
 def plain_actions(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
     """Predict the action at each step of each window by the model's own forward, `[B, H, A]`.
 
-    The engine in `tokens` has to equal it, in a third of the time.
+    The engine in `tokens` computes the same in a third of the time.
     """
     mask = batch["attention_mask"].float()
     rewards = torch.zeros_like(batch["returns_to_go"])
@@ -105,11 +105,12 @@ def plain_actions(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
 
 @final
 class TrainedTransformer(nn.Module):
-    """The model with its pixel encoder and critics, if any; forward is the loss.
+    """The model with its pixel encoder and critics, if any; `forward` computes the loss.
 
-    `inputs` is the shape of a state or picture, `outputs` the numbers of an action; `metrics` are
-    those of the last minibatch beside the loss. Names of modules are those of saved parameters.
-    `world` is that of the processes that train it together: means are over all of their windows.
+    `inputs` is the shape of a state or picture, `outputs` counts the numbers of an action, and
+    `metrics` are those of the last minibatch, without the loss. Saved parameters are named after
+    these modules. `world` has the processes that train the model together: means are over the
+    windows of all of them.
     """
 
     def __init__(
@@ -161,7 +162,7 @@ class TrainedTransformer(nn.Module):
         self.metrics: dict[str, Tensor] = {}
         self.world = ALONE
 
-    # No **keywords here: the trainer would take that for a model that scales its loss itself.
+    # There is no **kwargs: from it, the trainer would conclude that the model scales its loss.
     def forward(
         self,
         states: Tensor,
@@ -172,7 +173,7 @@ class TrainedTransformer(nn.Module):
         attention_mask: Tensor,
         terminated: Tensor,
     ) -> dict[str, Tensor]:
-        """The mean loss over real steps of a minibatch."""
+        """Return the mean loss over real steps of a minibatch."""
         encoder = self._modules["pixel_encoder"]
         batch = {
             "states": states if encoder is None else encoder(states),
@@ -198,20 +199,22 @@ class TrainedTransformer(nn.Module):
         return {"loss": loss + value_loss + critic_loss}
 
     def copies(self) -> dict[str, Tensor]:
-        """All parameters, on the processor: those of Hugging Face's model by its own names."""
+        """Return copies of all parameters on the processor; Hugging Face's keep their names."""
         model = dict(self.transformer.state_dict())
-        beside = {n: t for n, t in self.state_dict().items() if not n.startswith("transformer.")}
-        return {name: t.detach().cpu().clone() for name, t in (model | beside).items()}
+        other_parameters = {
+            n: t for n, t in self.state_dict().items() if not n.startswith("transformer.")
+        }
+        return {name: t.detach().cpu().clone() for name, t in (model | other_parameters).items()}
 
 
 def require_options(options: Mapping[str, Any]) -> None:
-    """Raise `ConfigError` for fields that are set here, and for those that do not exist."""
+    """Raise `ConfigError` for options that preferl sets itself, and for unknown ones."""
     fields_of_trainer = {field.name for field in fields(TrainingArguments)}
     for name, value in options.items():
-        if name in OURS:
+        if name in SET_BY_PREFERL:
             raise ConfigError(
                 f"options[{name!r}]: expected a field of transformers' TrainingArguments that "
-                f"preferl does not set itself, got {value!r}. In its place: {OURS[name]}."
+                f"preferl does not set itself, got {value!r}. In its place: {SET_BY_PREFERL[name]}."
             )
         if name not in fields_of_trainer:
             raise ConfigError(
@@ -227,8 +230,8 @@ def hub_target(options: Mapping[str, Any], folder: Path | None) -> tuple[dict[st
     name = options.get("hub_model_id") or (folder.absolute().name if folder else None)
     if name is None:
         raise ConfigError(
-            "hub_model_id: expected the name of a repository, since there is no folder to name it "
-            "by, got None."
+            "hub_model_id: expected the name of a repository, got None, and no folder to name it "
+            "after."
         )
     strategy = options.get("hub_strategy")
     strategy = str(getattr(strategy, "value", strategy))
@@ -249,10 +252,10 @@ def hub_target(options: Mapping[str, Any], folder: Path | None) -> tuple[dict[st
 def planned_updates(
     options: Mapping[str, Any], steps: int | None, *, episodes: int, batch_size: int
 ) -> tuple[int, int]:
-    """Updates in all, and those of an epoch.
+    """Return the number of updates in all, and of an epoch.
 
     An epoch draws as many windows as there are episodes, as in Hugging Face's tutorial, whose
-    rows are episodes. The option `num_train_epochs` comes before `steps`.
+    rows are episodes. The option `num_train_epochs` takes precedence over `steps`.
 
     >>> planned_updates({"num_train_epochs": 3}, None, episodes=100, batch_size=64)
     (6, 2)
@@ -272,15 +275,20 @@ def planned_updates(
 
 
 def by_steps(options: Mapping[str, Any], epoch: int) -> dict[str, Any]:
-    """Strategies of epochs in updates: to the trainer all of a run is one pass over its data."""
-    # We push whole policies, and the updates of all epochs are counted already.
-    ours = ("push_to_hub", "hub_", "num_train_epochs")
-    given = {name: value for name, value in options.items() if not name.startswith(ours)}
-    for what in ("save", "logging"):
-        strategy = given.get(f"{what}_strategy")
+    """Return options with strategies by epoch turned into updates.
+
+    The trainer takes the whole run for one pass over its data, so that it knows no epochs.
+    """
+    # preferl itself pushes policies and counts the updates of all epochs.
+    own_prefixes = ("push_to_hub", "hub_", "num_train_epochs")
+    trainer_options = {
+        name: value for name, value in options.items() if not name.startswith(own_prefixes)
+    }
+    for strategy_of in ("save", "logging"):
+        strategy = trainer_options.get(f"{strategy_of}_strategy")
         if str(getattr(strategy, "value", strategy)) == "epoch":
-            given |= {f"{what}_strategy": "steps", f"{what}_steps": epoch}
-    return given
+            trainer_options |= {f"{strategy_of}_strategy": "steps", f"{strategy_of}_steps": epoch}
+    return trainer_options
 
 
 def train(

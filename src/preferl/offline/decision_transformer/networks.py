@@ -1,8 +1,8 @@
-"""The networks beside Hugging Face's Decision Transformer, and the losses of all of them.
+"""The pixel encoder and critics of a Decision Transformer, and its losses.
 
-The critics draw it towards actions of higher value: Tu et al. 2025, "In-Dataset Trajectory Return
-Regularization for Offline Preference-based Reinforcement Learning" (DTR), which builds on QT (Hu
-et al. 2024).
+The critics draw its policy towards actions of higher value: Tu et al. 2025, "In-Dataset Trajectory
+Return Regularization for Offline Preference-based Reinforcement Learning" (DTR), which builds on QT
+(Hu et al. 2024).
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from preferl.models.encoders import PictureEncoder
 from preferl.offline.learner_configs import ActionLoss, DTRConfig, PixelEncoderConfig
 from preferl.training.distributed import ALONE, World
 
-LEAST_SQUARE: Final = 1e-6  # without it, deviations of what is fitted exactly outweigh the rest
+LEAST_SQUARE: Final = 1e-6  # of an action's number, else one that is fitted exactly outweighs all
 ACTIONS: Final = "actions"  # the engine that equals `hugging_face.plain_actions`
 
 Loss = ActionLoss | Literal["choices"]
@@ -30,7 +30,7 @@ Loss = ActionLoss | Literal["choices"]
 
 @final
 class PixelEncoder(nn.Module):
-    """Pictures `[..., *obs]` as bytes to features `[..., F]`, by the convolutions of a `CNNReward`.
+    """Encodes pictures `[..., *obs]` (bytes) as features `[..., F]`, as a `CNNReward` does.
 
     >>> import numpy as np
     >>> pictures = spaces.Box(0, 255, (3, 20, 20), np.uint8)
@@ -55,19 +55,21 @@ class PixelEncoder(nn.Module):
         """Encode each picture."""
         batch = pictures.ndim - len(self._encoder.observation_space.shape or ())
         planes = self._encoder.planes(pictures.flatten(0, batch - 1))
-        seen: Tensor = self.dense(self.convolutions(planes).flatten(1))  # [R, F * h * w] to [R, F]
-        return seen.view(*pictures.shape[:batch], self.size)
+        features: Tensor = self.dense(
+            self.convolutions(planes).flatten(1)
+        )  # [R, F * h * w] to [R, F]
+        return features.view(*pictures.shape[:batch], self.size)
 
 
 @final
 class Critics(nn.Module):
     """Two critics of states and actions, and their slowly moving targets."""
 
-    unit: Tensor  # that rewards are divided by, so that values are of about the size of a horizon
+    unit: Tensor  # divides rewards, so that values have about the size of a horizon
     progress: Tensor  # share of the planned updates that are made, in [0, 1]
 
     def __init__(self, inputs: int, config: DTRConfig, *, generator: torch.Generator) -> None:
-        """Critics of `inputs` numbers, those of a state and an action."""
+        """Make critics whose `inputs` count the numbers of a state and an action."""
         super().__init__()
         self.config = config
         sizes = (inputs, *config.hidden, 1)
@@ -77,7 +79,7 @@ class Critics(nn.Module):
         self.register_buffer("progress", torch.tensor(0.0))
 
     def forward(self, states: Tensor, actions: Tensor) -> Tensor:
-        """The lower of both values: `[..., O]` and `[..., A]` to `[...]`."""
+        """Return the critics' lower value `[...]` of `states [..., O]`, `actions [..., A]`."""
         return _values(self.live, states, actions).amin(0)
 
     @torch.no_grad()
@@ -101,8 +103,8 @@ def window_targets(
     """Compute target values of each step, `[B, H]`, and whether there is one, `[B, H]`.
 
     `Q(s_i, a_i) = Σ_{j=i}^{t-1} γ^{j-i} r_j + γ^{t-i} V(s_t)` (Tu et al. 2025, eq. 5). The last
-    step itself has a target only where the episode ended there by the rules (`terminated` `[B]`),
-    since nothing follows it.
+    step has a target only if the episode terminated there (`terminated` `[B]`), since otherwise
+    the value that follows is not known.
 
     >>> targets, known = window_targets(
     ...     torch.tensor([[1.0, 2, 4]]), torch.tensor([False]), torch.tensor([8.0]), 0.5
@@ -111,13 +113,15 @@ def window_targets(
     ([[4.0, 6.0, 4.0]], [[True, True, False]])
     """
     steps = rewards.shape[1]
-    place = torch.arange(steps, device=rewards.device)
-    ahead = place - place[:, None]  # [H, H] from step i (row) to step j
-    counted = torch.where((ahead >= 0) & (place < steps - 1), discount ** ahead.clamp(min=0), 0.0)
-    targets = rewards @ counted.T + last_value[:, None] * discount ** (steps - 1 - place)
+    step = torch.arange(steps, device=rewards.device)
+    steps_ahead = step - step[:, None]  # [H, H] from step i (row) to step j
+    reward_weights = torch.where(
+        (steps_ahead >= 0) & (step < steps - 1), discount ** steps_ahead.clamp(min=0), 0.0
+    )
+    targets = rewards @ reward_weights.T + last_value[:, None] * discount ** (steps - 1 - step)
     targets = torch.cat([targets[:, :-1], rewards[:, -1:]], dim=1)
-    known = (place < steps - 1) | terminated[:, None].bool()
-    return targets, known
+    has_target = (step < steps - 1) | terminated[:, None].bool()
+    return targets, has_target
 
 
 def regularise(
@@ -125,20 +129,20 @@ def regularise(
 ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
     """Compute the critics' loss, the term they add to the policy's loss, and metrics of both.
 
-    Gradients of the two losses do not mix. `batch` has `terminated` `[B]` of the windows' last
-    steps, `predicted` `[B, H, A]` are the policy's actions, with gradients. Means are over the
-    windows of all processes of `world`.
+    The critics' loss has no gradient for the policy, nor the policy's for the critics. `batch` has
+    `terminated` `[B]` of the windows' last steps, `predicted` `[B, H, A]` are the policy's actions,
+    with gradients. Means are over the windows of all processes of `world`.
     """
     states = batch["states"]
     real = batch["attention_mask"].bool()
     rewards = batch["rewards"][..., 0] / critics.unit
     with torch.no_grad():
-        last = _values(critics.target, states[:, -1], predicted[:, -1].detach()).amin(0)
+        last_value = _values(critics.target, states[:, -1], predicted[:, -1].detach()).amin(0)
         discount = critics.config.discount
-        targets, known = window_targets(rewards, batch["terminated"], last, discount)
+        targets, has_target = window_targets(rewards, batch["terminated"], last_value, discount)
     values = _values(critics.live, states, batch["actions"])[:, real]  # [2, R]
-    error = (values - targets[real]) * known[real]
-    count = known[real].sum()
+    error = (values - targets[real]) * has_target[real]
+    count = has_target[real].sum()
     steps = real.sum()
     critic_loss = world.mean(error.square().sum() / count.clamp(min=1), count)
     frozen = {name: tensor.detach() for name, tensor in critics.live.named_parameters()}
@@ -154,10 +158,10 @@ def regularise(
 def action_loss(
     predicted: Tensor, actions: Tensor, mask: Tensor, loss: Loss = "squares", world: World = ALONE
 ) -> Tensor:
-    """The loss of predicted actions `[B, H, A]` over real steps, where `mask` `[B, H]` is 1.
+    """Compute the loss of predicted actions `[B, H, A]` over real steps, where `mask [B, H]` is 1.
 
-    Cross-entropy, in nats, of `"choices"` takes logits and one-hot actions; others see `DTConfig`.
-    Steps are those of all processes of `world`.
+    For `"choices"`, it is the cross-entropy in nats of logits and one-hot actions; `DTConfig`
+    describes the others. The mean is over the steps of all processes of `world`.
 
     >>> action_loss(torch.tensor([[[9.0], [3.0]]]), torch.zeros(1, 2, 1), torch.tensor([[0, 1]]))
     tensor(9.)

@@ -1,4 +1,4 @@
-"""The parameters of a Decision Transformer, with what they are of no use without."""
+"""The parameters of a Decision Transformer, with the settings and statistics they belong to."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,19 +28,19 @@ ARRAYS: Final = ("mean", "deviation")  # statistics that are saved as tensors
 class LearnedTransformer:
     """Parameters of a Decision Transformer and the settings that belong to them.
 
-    Settings of a few bytes can ask for more than any memory holds, so they are compared with the
-    parameters before anything is built.
+    Settings in a damaged file could ask for more memory than any machine has, so they are compared
+    with the parameters before anything is built.
 
     Attributes:
         observation_space: a Box of floats, a Dict of these, or pictures.
         action_space: a Box of floats, or Discrete.
-        parameters: by Hugging Face's names; those beside its model begin with `pixel_encoder.`
-            and `critics.`.
-        shape: of the transformer.
-        statistics: how inputs are made.
+        parameters: tensors by Hugging Face's names; those of the pixel encoder and the critics
+            begin with `pixel_encoder.` and `critics.`.
+        shape: shape of the transformer.
+        statistics: statistics and limits by which inputs are made.
         hub: config of Hugging Face's model.
-        pixel_encoder: its shape; ignored where states are numbers.
-        regulariser: settings of the critics, or None where there are none.
+        pixel_encoder: shape of the pixel encoder; ignored if states are numbers.
+        regulariser: settings of the critics, or None if there are none.
 
     Raises:
         ConfigError: settings that do not belong to these parameters.
@@ -60,24 +60,24 @@ class LearnedTransformer:
         encoder = self.pixel_encoder
         states = self.state_size
         actions = action_size(self.action_space)
-        there = {name: tuple(tensor.shape) for name, tensor in self.parameters.items()}
-        expected = _transformer_shapes(there, self.shape, self.statistics, states, actions)
+        shapes = {name: tuple(tensor.shape) for name, tensor in self.parameters.items()}
+        expected = _transformer_shapes(shapes, self.shape, self.statistics, states, actions)
         expected |= dict.fromkeys(ARRAYS, (1 if self.sees_pictures else states,))
-        there |= {name: getattr(self.statistics, name).shape for name in ARRAYS}
+        shapes |= {name: getattr(self.statistics, name).shape for name in ARRAYS}
         for name, size in expected.items():
-            if there.get(name) != size:
+            if shapes.get(name) != size:
                 raise ConfigError(
-                    f"shape of {name}: expected {size}, got {there.get(name)}. The files belong to "
-                    "different policies; restore the folder as a whole."
+                    f"shape of {name}: expected {size}, got {shapes.get(name)}. The files belong "
+                    "to different policies; restore the folder as a whole."
                 )
-        needed = {}
+        least_numbers = {}
         if self.sees_pictures:
-            needed["pixel_encoder"] = encoder.network().least_numbers(
+            least_numbers["pixel_encoder"] = encoder.network().least_numbers(
                 self.observation_space, self.action_space
             )
         if self.regulariser is not None:  # two, and their targets
-            needed["critics"] = 4 * dense((states + actions, *self.regulariser.hidden, 1))
-        for part, numbers in needed.items():
+            least_numbers["critics"] = 4 * dense((states + actions, *self.regulariser.hidden, 1))
+        for part, numbers in least_numbers.items():
             saved = sum(tensor.numel() for tensor in self._part(part).values())
             try:
                 require_numbers(numbers, saved)
@@ -98,11 +98,11 @@ class LearnedTransformer:
 
     @property
     def algorithm(self) -> str:
-        """Its name, by whether there are critics."""
+        """The name of the algorithm: "DTR" with critics, else "DecisionTransformer"."""
         return "DecisionTransformer" if self.regulariser is None else "DTR"
 
     def build_pixel_encoder(self) -> PixelEncoder | None:
-        """The encoder of pictures, frozen; None where states are numbers."""
+        """Return the encoder of pictures, frozen; None if states are numbers."""
         if not self.sees_pictures:
             return None
         generator = torch.Generator()
@@ -111,7 +111,7 @@ class LearnedTransformer:
         return encoder
 
     def build_critics(self) -> Critics | None:
-        """The critics, frozen, if there are any."""
+        """Return the critics, frozen; None if there are none."""
         if self.regulariser is None:
             return None
         inputs = self.state_size + action_size(self.action_space)
@@ -124,7 +124,7 @@ class LearnedTransformer:
         module.eval().requires_grad_(False)
 
     def _part(self, part: str) -> dict[str, Tensor]:
-        """The parameters of a network beside Hugging Face's model, by its own names."""
+        """Return the parameters of the pixel encoder or critics, by names within that network."""
         start = f"{part}."
         return {
             name.removeprefix(start): tensor
@@ -134,27 +134,27 @@ class LearnedTransformer:
 
 
 def _transformer_shapes(
-    there: Mapping[str, tuple[int, ...]],
+    saved_shapes: Mapping[str, tuple[int, ...]],
     shape: TokenShape,
     statistics: InputStatistics,
     states: int,
     actions: int,
 ) -> dict[str, tuple[int, ...]]:
-    """Shapes of the transformer's parameters, by its sizes that are `there`."""
+    """Return the shapes that all parameters must have, by the sizes of three saved ones."""
     matrices = ("encoder.h.0.mlp.c_fc.weight", "encoder.wpe.weight", "embed_timestep.weight")
     for name in matrices:
-        matrix = there.get(name, ())
+        matrix = saved_shapes.get(name, ())
         if len(matrix) != 2 or min(matrix) < 1:
             raise ConfigError(f"{name}: expected a matrix, got {matrix}.")
-    (width, inner), (positions, _), (times, _) = (there[name] for name in matrices)
-    for what, needed, most in (
-        ("layers", shape.layers, len(there)),
+    (width, inner), (positions, _), (times, _) = (saved_shapes[name] for name in matrices)
+    for name, setting, limit in (
+        ("layers", shape.layers, len(saved_shapes)),
         ("tokens of a context", 3 * statistics.context, positions),
         ("timesteps of a horizon", statistics.horizon, times),
     ):
-        if needed > most:
+        if setting > limit:
             raise ConfigError(
-                f"{what}: expected at most {most:,}, as its parameters have, got {needed:,}."
+                f"{name}: expected at most {limit:,}, as its parameters have, got {setting:,}."
             )
     if width % shape.heads != 0:
         raise ConfigError(f"heads: expected a divisor of {width}, got {shape.heads}.")
@@ -172,7 +172,7 @@ def _transformer_shapes(
 def _layers(
     count: int, *, width: int, inner: int, states: int, actions: int
 ) -> dict[str, tuple[int, ...]]:
-    """Shapes of the weights of layers that have a bias, for a transformer of `count` blocks."""
+    """Return the weight shapes of layers that have a bias, for a transformer of `count` blocks."""
     layers: dict[str, tuple[int, ...]] = {
         "embed_return": (width, 1),
         "embed_state": (width, states),

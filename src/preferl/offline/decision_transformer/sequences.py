@@ -1,7 +1,7 @@
-"""Windows of recorded steps as a Decision Transformer learns from them (Chen et al. 2021).
+"""Windows of recorded steps, with returns-to-go, for a Decision Transformer (Chen et al. 2021).
 
-Everything that depends on the data alone is computed once, for all steps; a minibatch is then one
-gather per array.
+All that depends only on the data is computed once, for all steps; a minibatch is then one gather
+per array.
 """
 
 import math
@@ -24,17 +24,17 @@ from preferl.offline.learner_configs import parsed_target
 from preferl.offline.transitions import ActionScale, flat_observations
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray
 
-PADDED_ACTION: Final = -10.0  # in place of none, as in the reference: no box reaches it
-MOST_STEPS: Final = 2**53  # beyond, a float no longer changes by one step
+PADDED_ACTION: Final = -10.0  # action of padding, as in the reference; outside of every box
+MOST_STEPS: Final = 2**53  # floats count steps exactly up to here
 QUANTILES: Final = 101  # of recorded returns: each hundredth
-DRAWN: Final = 65_536  # samples of one generator, so that any of them can be drawn again
+DRAWN: Final = 65_536  # samples per generator; a sample is found by its block and place in it
 
 
 def returns_to_go(rewards: FloatArray, lengths: IntArray, discount: float = 1.0) -> FloatArray:
     """Sum rewards `[T]` from each step to the end of its episode, `[T]` in double precision.
 
-    All `[K]` episodes at once: sums of 1, 2, 4, ... steps are put together, so the passes over the
-    data are as many as the longest episode's length has bits.
+    All `[K]` episodes are summed at once: sums of 1, 2, 4, ... steps are added up, so that the
+    number of passes over the data is the number of bits of the longest episode's length.
 
     >>> returns_to_go(np.array([1.0, 2, 3, 4, 5]), np.array([3, 2]), 0.5).tolist()
     [2.75, 3.5, 3.0, 6.5, 5.0]
@@ -54,16 +54,16 @@ def returns_to_go(rewards: FloatArray, lengths: IntArray, discount: float = 1.0)
 @final
 @dataclass(frozen=True, eq=False)
 class InputStatistics:
-    """How the inputs of a policy's parameters were made; a policy is wrong without them."""
+    """Statistics and limits by which a policy's inputs were made; without them it acts wrongly."""
 
     context: int  # `H`, steps of history of a policy
-    horizon: int  # timesteps with embeddings of their own
+    horizon: int  # number of timesteps that have an embedding
     discount: float  # of returns, in (0, 1]
-    scale: float  # that returns are divided by
+    scale: float  # divides returns
     longest: int  # steps of the longest recorded episode
     quantiles: tuple[float, ...]  # ascending recorded returns at each hundredth; empty if unknown
-    mean: FloatArray  # `[O]` that is subtracted from states
-    deviation: FloatArray  # `[O]` that states are divided by
+    mean: FloatArray  # `[O]`, subtracted from states
+    deviation: FloatArray  # `[O]`, divides states
 
     def __post_init__(self) -> None:
         for name in ("context", "horizon", "longest"):
@@ -74,7 +74,7 @@ class InputStatistics:
             require_in("recorded returns", abs(recorded), 0, sys.float_info.max)
 
     def target_return(self, target: float | str) -> float:
-        """A number as it is, or `"q0.9"` as that quantile of the recorded returns."""
+        """Return a number as it is, and for `"q0.9"` that quantile of the recorded returns."""
         number, is_quantile = parsed_target(target)
         if not is_quantile:
             return number
@@ -100,9 +100,9 @@ class Sequences:
         returns_to_go: `[T + 1, 1]` float32, divided by `scale`.
         timesteps: `[T + 1]` steps since the episode began, at most `horizon - 1`.
         left: `[T]` steps to the episode's end, this one included.
-        terminated: `[T + 1]` whether an episode ended there by the rules.
-        returns: `[K]` discounted, of the episodes.
-        statistics: how all of these were made; `[1]` zeros and ones for pictures.
+        terminated: `[T + 1]` whether an episode terminated there.
+        returns: `[K]` discounted returns of the episodes.
+        statistics: how the inputs were made; `[1]` zeros and ones for pictures.
     """
 
     states: Array
@@ -127,22 +127,22 @@ class Sequences:
         scale: float | None = None,
         horizon: int = 1000,
     ) -> Self:
-        """The steps of episodes.
+        """Compute returns-to-go and inputs of all steps of episodes.
 
         Args:
-            episodes: observations are numbers (dictionaries are laid end to end), or pictures.
+            episodes: observations are numbers (dictionaries are concatenated), or pictures.
             action_space: a Box of floats, or Discrete.
             rewards: `[T]`; those of the episodes if None.
             context: `H`, steps of history that policies see.
-            discount: of returns, in [0, 1].
-            scale: of returns; None takes the largest there is, so that they lie in [-1, 1]. The
-                paper takes 1000 for locomotion.
-            horizon: timesteps with embeddings of their own; later steps count as the last.
+            discount: discount of returns, in [0, 1].
+            scale: number that divides returns; None takes the largest return-to-go, so that all
+                lie in [-1, 1]. The paper takes 1000 for locomotion.
+            horizon: number of timesteps that have an embedding; later steps get the last one.
 
         Raises:
-            DataError: no steps, or rewards of another length or not finite.
-            SpaceError: actions of another space.
-            ConfigError: a setting out of range.
+            DataError: there are no steps, or rewards of another length or not finite.
+            SpaceError: actions are of another space.
+            ConfigError: a setting is out of range.
         """
         rewards = np.asarray(episodes.rewards if rewards is None else rewards)
         _require_rewards(rewards, episodes.steps)
@@ -179,16 +179,15 @@ class Sequences:
 
 @final
 class SequenceCollator:
-    """Minibatches of windows: a data collator for Hugging Face's `Trainer`.
+    """A data collator for Hugging Face's `Trainer`, which draws minibatches of windows.
 
-    Each recorded step is as likely as any other to begin a window. Where sample number `n` begins
-    depends on the seed and `n` alone, so a run that is resumed, or split among processes, draws
-    the windows that it would have drawn.
+    Windows begin at a step drawn uniformly. The beginning of sample `n` depends only on the seed
+    and `n`, so that a run that is resumed, or split among processes, draws the same windows.
 
     Args:
-        sequences: what is gathered from.
-        context: `H`, steps of a window. One that meets the episode's end is padded on the left.
-        seed: of the draws.
+        sequences: the steps of which windows are made.
+        context: `H`, steps of a window. A window beyond the episode's end is padded on the left.
+        seed: seed of the draws.
 
     >>> from preferl.testing import make_episodes
     >>> episodes = make_episodes(np.random.default_rng(0), [30, 20])
@@ -209,7 +208,7 @@ class SequenceCollator:
         )
 
     def __call__(self, numbers: Sequence[int]) -> dict[str, Tensor]:
-        """Samples `[B]` by number, in any order."""
+        """Return the samples of these numbers, `[B]`, in any order."""
         blocks, place = np.divmod(np.asarray(numbers), DRAWN)
         first = np.empty(len(blocks), np.int64)
         for block in np.unique(blocks):
@@ -218,7 +217,7 @@ class SequenceCollator:
         return self.at(first)
 
     def at(self, first: IntArray) -> dict[str, Tensor]:
-        """The windows that begin with these steps, `[B]` rows of all episodes end to end."""
+        """Return the windows that begin with these steps, `[B]` rows of all episodes."""
         data = self.sequences
         place = np.arange(self.context)
         pad = np.maximum(self.context - data.left[first], 0)[:, None]
@@ -232,7 +231,7 @@ class SequenceCollator:
 
 
 def action_size(space: spaces.Space[Any]) -> int:
-    """`A`, numbers of an action; of a discrete one, one for each choice."""
+    """Return `A`, how many numbers encode an action: for discrete ones, the number of choices."""
     match space:
         case spaces.Discrete():
             return int(space.n)
@@ -244,10 +243,10 @@ def action_size(space: spaces.Space[Any]) -> int:
 
 
 def action_features(actions: Array, space: spaces.Space[Any]) -> FloatArray:
-    """`[..., *act]` to `[..., A]` float32: one-hot where discrete, scaled to [-1, 1] by a box.
+    """Encode actions `[..., *act]` as `[..., A]` float32: one-hot, or scaled from a Box to [-1, 1].
 
-    Recorded actions beyond a box are cut off, as the environment cut them off: no policy acts, and
-    then remembers acting, beyond it.
+    Recorded actions beyond a Box are clipped, as the environment clipped them, since a policy never
+    acts beyond it.
 
     >>> action_features(np.array([2, 1]), spaces.Discrete(2, start=1)).tolist()
     [[0.0, 1.0], [1.0, 0.0]]
@@ -269,7 +268,7 @@ def are_pictures(space: spaces.Space[Any]) -> bool:
 
 
 def _require_rewards(rewards: FloatArray, steps: int) -> None:
-    """Raise `DataError` unless there is a finite reward for each step, and a step."""
+    """Raise `DataError` unless there is at least one step, and a finite reward for each."""
     if rewards.shape != (steps,) or not steps or not np.isfinite(rewards).all():
         raise DataError(
             f"rewards of sequences: expected {max(1, steps)} finite numbers, one per step, got "
@@ -278,7 +277,7 @@ def _require_rewards(rewards: FloatArray, steps: int) -> None:
 
 
 def _states(episodes: Episodes) -> tuple[Array, FloatArray, FloatArray]:
-    """States with the row of padding, and the mean and deviation that normalised them."""
+    """Return normalised states with a row of padding, and the mean and deviation used for it."""
     seen: Any = episodes.observations
     if not isinstance(seen, dict) and seen.dtype == np.uint8:
         return concatenate_rows([seen, np.zeros_like(seen[:1])]), np.zeros(1), np.ones(1)

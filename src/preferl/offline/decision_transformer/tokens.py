@@ -1,10 +1,10 @@
 """The forward pass of a Decision Transformer, over the parameters of Hugging Face's model.
 
 Chen et al. 2021, "Decision Transformer: Reinforcement Learning via Sequence Modeling". This engine
-of `preferl.registry.ENGINES` computes the actions of `transformers`' `DecisionTransformerModel`, to
-rounding and in a third of the time. It leaves out what no action depends on: heads for states and
-returns, a window's last action, which comes after all predictions, and in the last layer every
-token but those that actions are read from. Without it, `hugging_face` calls the model's forward.
+of `preferl.registry.ENGINES` computes the actions of `transformers`' `DecisionTransformerModel` up
+to rounding, in a third of the time. It leaves out what no predicted action depends on: the heads
+for states and returns, a window's last action, and in the last layer all tokens but those that
+actions are read from. Without this engine, `hugging_face` calls the model's own `forward`.
 """
 
 import math
@@ -30,33 +30,33 @@ def predict_actions(
 ) -> Tensor:
     """Predict the action, or its logits, at each step of windows of a `SequenceCollator`.
 
-    Shapes are `[B, H, A]` of `states` `[B, H, O]`, `actions` `[B, H, A]`, `returns_to_go`
-    `[B, H, 1]`, `timesteps` and `attention_mask` `[B, H]`; `last` predicts the last alone,
-    `[B, 1, A]`. The last of `actions` is ignored.
+    The batch has `states` `[B, H, O]`, `actions` `[B, H, A]`, `returns_to_go` `[B, H, 1]`,
+    `timesteps` and `attention_mask` `[B, H]`; the last of the `actions` is ignored. Returns
+    `[B, H, A]`, or with `last` only the action of the last step, `[B, 1, A]`.
     """
-    wanted = slice(3 * batch["states"].shape[1] - 2, None) if last else slice(1, None, 3)
-    share = shape.dropout if training else 0.0
+    queried = slice(3 * batch["states"].shape[1] - 2, None) if last else slice(1, None, 3)
+    dropout = shape.dropout if training else 0.0
     time = F.embedding(batch["timesteps"], p["embed_timestep.weight"])
     parts = [
         _linear(p, f"embed_{name}", batch[key]) + time
         for name, key in (("return", "returns_to_go"), ("state", "states"), ("action", "actions"))
     ]
     tokens = torch.stack(parts, dim=2).flatten(1, 2)  # [B, 3 H, D]
-    # All tokens stand at the encoder's first position: time has the embedding above.
+    # GPT-2's position embedding is that of position 0 for all tokens: time is embedded above.
     tokens = (_norm(p, "embed_ln", tokens) + p["encoder.wpe.weight"][0])[:, :-1]
-    x = drop(tokens, share)
+    x = drop(tokens, dropout)
     visible = _visible(batch["attention_mask"], tokens.shape[1])
     for k in range(shape.layers):
-        rows = wanted if k == shape.layers - 1 else slice(None)
-        x = _block(p, f"encoder.h.{k}", x, visible, shape.heads, share, rows)
+        rows = queried if k == shape.layers - 1 else slice(None)
+        x = _block(p, f"encoder.h.{k}", x, visible, shape.heads, dropout, rows)
     predicted = _linear(p, "predict_action.0", _norm(p, "encoder.ln_f", x))
     return predicted.tanh() if shape.squashed else predicted
 
 
 def _visible(real: Tensor, tokens: int) -> Tensor:
-    """`[B, 1, M, M]` whether a token (row) may look at another: at real ones up to itself.
+    """Return the causal mask `[B, 1, M, M]`: a token (row) sees real tokens up to itself.
 
-    Padding looks at itself, since a row that sees nothing would be NaN.
+    A padded token sees itself, since a row that sees nothing would be NaN.
     """
     square = real.new_ones(tokens, tokens, dtype=torch.bool)
     keys = real.bool().repeat_interleave(3, dim=1)[:, None, :tokens]  # [B, 1, M]
@@ -66,28 +66,28 @@ def _visible(real: Tensor, tokens: int) -> Tensor:
 
 
 def _block(
-    p: Parameters, name: str, x: Tensor, visible: Tensor, heads: int, share: float, wanted: slice
+    p: Parameters, name: str, x: Tensor, visible: Tensor, heads: int, share: float, queried: slice
 ) -> Tensor:
-    """One layer: attention and a perceptron, each beside its residual, for the `wanted` tokens."""
-    mixed = _attend(p, f"{name}.attn", _norm(p, f"{name}.ln_1", x), visible, heads, share, wanted)
-    x = x[:, wanted] + drop(mixed, share)
-    inner = _conv(p, f"{name}.mlp.c_fc", _norm(p, f"{name}.ln_2", x)).relu()
-    return x + drop(_conv(p, f"{name}.mlp.c_proj", inner), share)
+    """One layer: attention and a perceptron, each with a residual, for the `queried` tokens."""
+    mixed = _attend(p, f"{name}.attn", _norm(p, f"{name}.ln_1", x), visible, heads, share, queried)
+    x = x[:, queried] + drop(mixed, share)
+    hidden = _conv(p, f"{name}.mlp.c_fc", _norm(p, f"{name}.ln_2", x)).relu()
+    return x + drop(_conv(p, f"{name}.mlp.c_proj", hidden), share)
 
 
 def _attend(
-    p: Parameters, name: str, x: Tensor, visible: Tensor, heads: int, share: float, wanted: slice
+    p: Parameters, name: str, x: Tensor, visible: Tensor, heads: int, share: float, queried: slice
 ) -> Tensor:
     weight = p[f"{name}.c_attn.weight"]
     bias = p[f"{name}.c_attn.bias"]
     width = x.shape[-1]
-    if wanted == slice(None):
+    if queried == slice(None):
         parts = _affine(x, weight, bias).split(width, dim=-1)
     else:
-        query = _affine(x[:, wanted], weight[:, :width], bias[:width])
+        query = _affine(x[:, queried], weight[:, :width], bias[:width])
         parts = (query, *_affine(x, weight[:, width:], bias[width:]).split(width, dim=-1))
     query, key, value = (part.unflatten(-1, (heads, -1)).transpose(1, 2) for part in parts)
-    mixed = _mix(query, key, value, visible[:, :, wanted], share)
+    mixed = _mix(query, key, value, visible[:, :, queried], share)
     return _conv(p, f"{name}.c_proj", mixed.transpose(1, 2).flatten(2))  # [B, M, heads * D / heads]
 
 
@@ -95,8 +95,8 @@ def _mix(query: Tensor, key: Tensor, value: Tensor, visible: Tensor, share: floa
     """Values `[B, heads, M, D]` mixed by attention."""
     if not share:
         return F.scaled_dot_product_attention(query, key, value, visible)
-    # torch has no fused kernel with dropout for processors; this is what it falls back to, but
-    # for how it draws.
+    # On processors, torch has no fused kernel with dropout. These are the steps that it would
+    # take instead, with faster random numbers.
     scores = (query / math.sqrt(query.shape[-1])) @ key.mT
     weights = scores.masked_fill(~visible, -math.inf).softmax(-1)
     return drop(weights.to(value.dtype), share) @ value
@@ -105,7 +105,7 @@ def _mix(query: Tensor, key: Tensor, value: Tensor, visible: Tensor, share: floa
 def drop(x: Tensor, share: float) -> Tensor:
     """Dropout in a sixth of the time on processors, where torch draws one double after the other.
 
-    The scale is that of the share which is kept once it is rounded.
+    The share of kept values is rounded (`kept_share`); the rest is scaled by the rounded share.
     """
     if not share:
         return x

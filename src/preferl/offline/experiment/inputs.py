@@ -14,7 +14,7 @@ from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
 from preferl.data.sources import LabelReport, load_labels, load_source
 from preferl.errors import CheckpointError, DataError, SpaceError, StorageError
-from preferl.evaluation.curve import Evaluation, Evaluator, often
+from preferl.evaluation.curve import Evaluation, Evaluator, evaluation_interval
 from preferl.evaluation.policies import shape_of
 from preferl.evaluation.reward_report import RewardReport, evaluate_reward
 from preferl.evaluation.rollout import make_task_env, task_env
@@ -74,7 +74,7 @@ class Inputs:
     reward: RewardFunction | None
 
     @cached_property
-    def about(self) -> dict[str, Any]:
+    def description(self) -> dict[str, Any]:
         """Counts, and an id of the content, which differs for other data."""
         episodes = self.episodes
         arrays = (*leaves(episodes.observations), episodes.actions, episodes.rewards)
@@ -87,21 +87,21 @@ class Inputs:
     @property
     def clonable(self) -> bool:
         """Whether behaviour cloning knows the spaces: states of numbers, continuous actions."""
-        seen: Any = self.episodes.observations
-        pictures = not isinstance(seen, dict) and seen.dtype.kind != "f"
-        return not pictures and isinstance(self.action_space, spaces.Box)
+        observations: Any = self.episodes.observations
+        has_pictures = not isinstance(observations, dict) and observations.dtype.kind != "f"
+        return not has_pictures and isinstance(self.action_space, spaces.Box)
 
     def preset(self, config: OfflineConfig) -> RewardPreset | None:
-        """The way to fit a reward to the comparisons; None if none is to be fitted."""
-        fitted = self.reward is None and config.kind.learns_from == "rewards"
-        if self.comparisons is None or not fitted:
+        """Return the preset that fits a reward to the comparisons; None if none is to be fitted."""
+        is_fitted_here = self.reward is None and config.kind.learns_from == "rewards"
+        if self.comparisons is None or not is_fitted_here:
             return None
         answers = int(self.comparisons.answered.sum())
         return config.preset(length=self.comparisons.segments.length, answers=answers)
 
 
 def load_inputs(config: OfflineConfig) -> Inputs:
-    """Read everything a config names, and refuse what does not fit each other."""
+    """Read the data that a config names, and check that its parts match each other."""
     env_spaces = None
     if config.env_id is not None and config.episodes:
         env = make_task_env(config)
@@ -112,11 +112,11 @@ def load_inputs(config: OfflineConfig) -> Inputs:
     if config.uses_true_reward:
         require_true_rewards(episodes)
     steps = (episodes.observations, episodes.actions)
-    for what, space, arrays in zip(("observations", "actions"), env_spaces or (), steps):  # noqa: B905
+    for name, space, arrays in zip(("observations", "actions"), env_spaces or (), steps):  # noqa: B905
         shape = map_observations(lambda a: a.shape[1:], arrays)
         if shape_of(space) != shape:
             raise SpaceError(
-                f"{what} of {config.source}: expected {shape_of(space)} per step, as in "
+                f"{name} of {config.source}: expected {shape_of(space)} per step, as in "
                 f"{config.env_id}, got {shape}. Name the environment that was recorded, or its "
                 "task."
             )
@@ -152,7 +152,7 @@ def _load_fitted(folder: Path) -> RewardFunction:
     return load_reward(inside if inside.is_dir() else folder)
 
 
-def load_sharing(configs: Iterable[OfflineConfig]) -> list[Inputs]:
+def load_shared_inputs(configs: Iterable[OfflineConfig]) -> list[Inputs]:
     """Load the inputs of several runs, which share one copy of their episodes.
 
     Raises:
@@ -161,13 +161,13 @@ def load_sharing(configs: Iterable[OfflineConfig]) -> list[Inputs]:
     loaded: list[Inputs] = []
     for config in configs:
         inputs = load_inputs(config)
-        first = loaded[0] if loaded else inputs
-        if inputs.about["id"] != first.about["id"]:
+        first_inputs = loaded[0] if loaded else inputs
+        if inputs.description["id"] != first_inputs.description["id"]:
             raise DataError(
                 "episodes of the runs: expected the same ones, so that their agents can learn side "
-                f"by side, got {first.about['id']} and {inputs.about['id']}."
+                f"by side, got {first_inputs.description['id']} and {inputs.description['id']}."
             )
-        loaded.append(replace(inputs, episodes=first.episodes))
+        loaded.append(replace(inputs, episodes=first_inputs.episodes))
     return loaded
 
 
@@ -176,8 +176,8 @@ def load_sharing(configs: Iterable[OfflineConfig]) -> list[Inputs]:
 class LearnedReward:
     """A learned reward, scaled on the episodes, with the reward of every step and its quality.
 
-    `reports` evaluate it and the controls on the labels; there are none without labels. A reward
-    that this run fitted was fitted to these labels, so that its report is not of unseen answers.
+    The `reports` evaluate the reward and its controls on the labels; without labels there are none.
+    If this run fitted the reward, it was fitted to these labels: they are not unseen answers.
     """
 
     reward: RewardFunction
@@ -223,13 +223,16 @@ def learn_reward(
         save_reward(folder.path(REWARD), reward)
         arrays = {"rewards": reward.combine(members)}
         save_arrays(folder.path(RELABELLED), arrays, {"kind": "rewards"})
-        write_json(folder.path(FIT), {"fit": fit})  # last: its presence means that all is there
+        write_json(folder.path(FIT), {"fit": fit})  # written last: it marks the others as complete
     reward = load_reward(folder.path(REWARD), device=config.device)
     rewards = load_arrays(folder.path(RELABELLED), memory_map=False)[0]["rewards"]
     reports = {}
     if comparisons is not None:
-        named: dict[str, Reward] = {"learned": reward, **control_rewards(reward, seed)}
-        reports = {name: evaluate_reward(each, comparisons) for name, each in named.items()}
+        rewards_by_name: dict[str, Reward] = {"learned": reward, **control_rewards(reward, seed)}
+        reports = {
+            name: evaluate_reward(compared_reward, comparisons)
+            for name, compared_reward in rewards_by_name.items()
+        }
     return LearnedReward(
         reward=reward,
         rewards=rewards,
@@ -249,8 +252,8 @@ def _fitted_reward(
     episodes = inputs.episodes
     preset = inputs.preset(config)
     if preset is None or inputs.comparisons is None:
-        given = cast("RewardFunction", inputs.reward)  # a config has labels or a reward
-        return given, given.member_rewards(episodes), None
+        earlier_reward = cast("RewardFunction", inputs.reward)  # a config has labels or a reward
+        return earlier_reward, earlier_reward.member_rewards(episodes), None
     epochs = preset.trainer.epochs
     model, report = preset.fit(
         inputs.comparisons,
@@ -310,7 +313,7 @@ class OpenRun:
         config = self.config
         return Evaluator(
             task_env(config),
-            every=often(config.eval_every, config.updates) if config.episodes else 0,
+            every=evaluation_interval(config.eval_every, config.updates) if config.episodes else 0,
             episodes=config.eval_episodes,
             seed=self.seeds[0] + FIRST_CURVE_EPISODE,
             max_steps=config.max_steps,

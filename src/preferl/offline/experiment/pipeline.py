@@ -21,7 +21,7 @@ from preferl.configs import to_json
 from preferl.data.comparisons import concatenate
 from preferl.envs.config import SIMULATORS
 from preferl.errors import ConfigError, require_in, require_one_of
-from preferl.evaluation.curve import Evaluation, often
+from preferl.evaluation.curve import Evaluation, evaluation_interval
 from preferl.evaluation.policies import Policy
 from preferl.evaluation.policy import PolicyReport, evaluate_policies
 from preferl.evaluation.rollout import task_env
@@ -50,7 +50,7 @@ from preferl.offline.experiment.inputs import (
     OpenRun,
     learn_reward,
     load_inputs,
-    load_sharing,
+    load_shared_inputs,
     read_json,
 )
 from preferl.offline.learner_configs import LearnerConfig
@@ -141,12 +141,12 @@ def _conduct(run: OpenRun, processes: int, checkpoint_every: int) -> dict[str, A
     """
     from preferl.offline.experiment.report import write_page  # loads what draws
 
-    began = time.perf_counter()
+    started_at = time.perf_counter()
     config = run.config
     groups = _agents(run)
     for group in groups:
-        what = "clones" if group.signals is None else "agents"
-        on_update = run.begin(f"training {len(group.names)} {what}")
+        agents_word = "clones" if group.signals is None else "agents"
+        on_update = run.begin(f"training {len(group.names)} {agents_word}")
         learners = group.learners()
         for number, agents in enumerate(learners):
             train(
@@ -171,7 +171,7 @@ def _conduct(run: OpenRun, processes: int, checkpoint_every: int) -> dict[str, A
         "conditions": {name: score.to_json() for name, score in scores.items()},
         "comparison": None if comparison is None else comparison.to_json(),
         "following": sweep,
-        "seconds": round(time.perf_counter() - began, 2),
+        "seconds": round(time.perf_counter() - started_at, 2),
     }
     run.begin("writing the report")
     write_page(run, result, scores)
@@ -277,13 +277,13 @@ def train_together(
     require_device(device)
     require_in("checkpoint_every", checkpoint_every, 1, math.inf)
     on_stage = on_progress or _silent
-    alone = [run.config.policy for run in runs.values() if not run.config.kind.together]
-    if alone:
+    single_policies = [run.config.policy for run in runs.values() if not run.config.kind.together]
+    if single_policies:
         raise ConfigError(
-            f"policies: expected learners of several agents at once, got {alone}. Train them by "
-            "`run_offline`."
+            f"policies: expected learners of several agents at once, got {single_policies}. Train "
+            "them by `run_offline`."
         )
-    inputs = load_sharing([run.config for run in runs.values()])
+    inputs = load_shared_inputs([run.config for run in runs.values()])
     make_folder(Path(states))
     alike: dict[str, list[Agents]] = {}
     with ExitStack() as stack:
@@ -328,7 +328,7 @@ def _opened(
             config=run,
             resume=resume,
             seed=run.seeds[0],
-            data=inputs.about,
+            data=inputs.description,
             resolved=_resolved(config, inputs),
             summary=summary_before(config, run.seeds),
         ) as folder,
@@ -348,7 +348,9 @@ def _resolved(config: OfflineConfig, inputs: Inputs) -> dict[str, Any]:
         "task": config.row.name if config.row else None,
         "env": config.env_id,
         "steps": config.updates,
-        "eval_every": often(config.eval_every, config.updates) if config.episodes else 0,
+        "eval_every": evaluation_interval(config.eval_every, config.updates)
+        if config.episodes
+        else 0,
     }
     preset = inputs.preset(config)
     if preset is not None:
@@ -419,7 +421,7 @@ class Agents:
     @property
     def trained(self) -> bool:
         """Whether the folder has all their policies."""
-        return all((place / POLICY.config).is_file() for place in self.places())
+        return all((folder / POLICY.config).is_file() for folder in self.places())
 
     def places(self) -> list[Path]:
         """The folder of each policy."""
@@ -455,25 +457,28 @@ class Agents:
             for label, rows in zip(self.labels, np.split(value, len(self.labels)), strict=True)
         }
         run.sink.log(values, step)
-        over = step >= run.config.updates
+        has_ended = step >= run.config.updates
         evaluator = run.evaluator
         curves = {name: curve for name, curve in run.evaluations().items() if name in self.names}
-        due = [
+        due_names = [
             name
             for name, curve in curves.items()
-            if evaluator.due(step, curve[-1].step if curve else 0, over=over)
+            if evaluator.due(step, curve[-1].step if curve else 0, over=has_ended)
         ]
-        if not due:
+        if not due_names:
             return
         with generators_left_alone():
-            now = dict(zip(self.names, policies(), strict=True))
-            latest = [Evaluation(step, evaluator(self._as_saved(name, now[name]))) for name in due]
-        for name, evaluation in zip(due, latest, strict=True):
-            written = [each.to_json() for each in (*curves[name], evaluation)]
+            present_policies = dict(zip(self.names, policies(), strict=True))
+            new_evaluations = [
+                Evaluation(step, evaluator(self._as_saved(name, present_policies[name])))
+                for name in due_names
+            ]
+        for name, evaluation in zip(due_names, new_evaluations, strict=True):
+            written = [item.to_json() for item in (*curves[name], evaluation)]
             write_json(run.folder.path(f"curves/{name}.json"), {"evaluations": written})
-        pooled = Evaluation.pooled(latest)
+        pooled = Evaluation.pooled(new_evaluations)
         logged = pooled.metrics(f"eval/{self.labels[0]}")
-        for name, evaluation in zip(due, latest, strict=True):
+        for name, evaluation in zip(due_names, new_evaluations, strict=True):
             logged |= evaluation.metrics(f"eval/{name}")
         run.sink.log(logged, step)
         if run.on_evaluation is not None:
@@ -536,8 +541,8 @@ def _agents(run: OpenRun) -> list[Agents]:
                 signals=conditions.flat_signals,
             )
         )
-    chosen = not config.only_controls or CLONING in config.only_controls
-    if conditions is None or (config.controls and run.inputs.clonable and chosen):
+    has_main_agents = not config.only_controls or CLONING in config.only_controls
+    if conditions is None or (config.controls and run.inputs.clonable and has_main_agents):
         names = tuple(agent_name(CLONING, seed) for seed in run.seeds)
         groups.append(Agents(run, config.cloning, (CLONING,), names, run.seeds, signals=None))
     return groups
@@ -594,8 +599,8 @@ def train(
     def report(step: int, metrics: Mapping[str, Any]) -> None:
         for group, end in zip(groups, ends.tolist(), strict=True):
             rows = slice(end - len(group.names), end)
-            own = {name: np.atleast_1d(values)[rows] for name, values in metrics.items()}
-            group.report(lambda rows=rows: learner.policies()[rows], step, own)  # type: ignore[misc]
+            agent_metrics = {name: np.atleast_1d(values)[rows] for name, values in metrics.items()}
+            group.report(lambda rows=rows: learner.policies()[rows], step, agent_metrics)  # type: ignore[misc]
         on_update(step, first.updates)
 
     learner.learn(
@@ -606,9 +611,9 @@ def train(
         checkpoint_every=checkpoint_every,
         **_options(groups),
     )
-    places = [place for group in groups for place in group.places()]
-    for place, policy in zip(places, learner.policies(), strict=True):
-        policy.save(place)
+    places = [folder for group in groups for folder in group.places()]
+    for folder, policy in zip(places, learner.policies(), strict=True):
+        policy.save(folder)
     _remove(state)  # only now that the policies are there
 
 
@@ -626,7 +631,7 @@ def _options(groups: Sequence[Agents]) -> dict[str, Any]:
     options: dict[str, Any] = {}
     if first.learner.learns_from == "answers":
         answers = [group.run.inputs.comparisons for group in groups]
-        options["comparisons"] = concatenate([each for each in answers if each is not None])
+        options["comparisons"] = concatenate([part for part in answers if part is not None])
         if first.run.config.implied:  # by what each condition answers to the queries asked
             options["implied"] = True
     intervals = [group.run.evaluator.every for group in groups]
@@ -642,8 +647,8 @@ def _stacked(groups: Sequence[Agents]) -> FloatArray | None:
         return None
     if groups[0].learner.learns_from == "rewards" or len(signals) == 1:
         return np.concatenate(signals)
-    columns = [*accumulate((each.shape[1] for each in signals), initial=0)]
-    rows = [*accumulate((len(each) for each in signals), initial=0)]
+    columns = [*accumulate((signal.shape[1] for signal in signals), initial=0)]
+    rows = [*accumulate((len(signal) for signal in signals), initial=0)]
     stacked = np.full((rows[-1], columns[-1]), np.nan, np.float32)
     for k, answers in enumerate(signals):
         stacked[rows[k] : rows[k + 1], columns[k] : columns[k + 1]] = answers
@@ -653,7 +658,7 @@ def _stacked(groups: Sequence[Agents]) -> FloatArray | None:
 def shared_state(groups: Sequence[Agents]) -> str:
     """Name of the file that training of several runs' agents resumes from, by what they learn."""
     learned = [
-        [group.kind, to_json(group.run.config), group.seeds, group.run.inputs.about]
+        [group.kind, to_json(group.run.config), group.seeds, group.run.inputs.description]
         for group in groups
     ]
     digest = hashlib.blake2b(json.dumps(learned, sort_keys=True).encode(), digest_size=8)
@@ -704,13 +709,13 @@ def _reports(
     """Reports on policies, by functions that load them; what the folder has is not repeated."""
     files = {name: run.folder.path(f"evaluations/{name}.json") for name in policies}
     left = [name for name, file in files.items() if not file.is_file()]
-    done = len(files) - len(left)
+    finished_count = len(files) - len(left)
 
     def keep(name: str, report: PolicyReport) -> None:
-        nonlocal done
+        nonlocal finished_count
         write_json(files[name], report.to_json())
-        done += 1
-        on_report(done, len(files))
+        finished_count += 1
+        on_report(finished_count, len(files))
 
     evaluate_policies(
         {name: policies[name]() for name in left},

@@ -54,13 +54,13 @@ from preferl.statistics import (
     share_interval,
 )
 
-ENOUGH: Final = 5  # seeds for an interquartile mean and a bootstrap interval that mean something
+ENOUGH: Final = 5  # fewest seeds for an interquartile mean and a bootstrap interval
 COLUMNS: Final[Mapping[str, Callable[[RewardReport], str]]] = {
     "accuracy": lambda report: percent(report.accuracy, 1),
     "log loss": lambda report: decimal(report.log_loss),
     "calibration error": lambda report: decimal(report.calibration.error),
 }
-SHOWN_EPISODE: Final = 20_000  # seed of the episode in the report, which evaluates no policy
+SHOWN_EPISODE: Final = 20_000  # seed of the filmed episode, which no evaluation uses
 
 _number = partial(number, digits=1)
 
@@ -246,7 +246,7 @@ def _sweep(result: Mapping[str, Any]) -> Section:
             "returns that it gives the recorded episodes; q0.25 exceeds a quarter of them. "
             "Achieved returns are by the true reward.",
             f"Rank correlation of both: {decimal(sweep['rank_correlation'])}, of means over "
-            f"seeds. It does not show how much: {spread}.",
+            f"seeds. It does not show how far achieved returns move: {spread}.",
         ),
         tables=(ReportTable("By target return", ("quantile", "target", "achieved"), rows, None),),
         figures=(Figure(chart, "Returns of policies over their target returns, by seed."),),
@@ -254,7 +254,7 @@ def _sweep(result: Mapping[str, Any]) -> Section:
 
 
 def shown_episode(run: OpenRun) -> FilmedEpisode:
-    """An episode of a policy of the learned reward, or else the best recorded one."""
+    """Return an episode of a policy of the learned reward, or else the best recorded one."""
     config = run.config
     if config.episodes and config.env_id is not None:
         policy = run.load_policy(LEARNED, run.seeds[0])
@@ -304,8 +304,8 @@ def _reward(inputs: Inputs, learned: LearnedReward) -> Section:
         named = {LABELS.get(name, name): report for name, report in learned.reports.items()}
         tables.append(ReportTable.of(f"On {seen}", "reward", named, COLUMNS, 0))
         text.append(
-            "Log loss is in nats, 0.693 for guessing. Calibration error is the distance of the "
-            "predicted shares of answers from the given ones."
+            "Log loss is in nats, 0.693 for guessing. Calibration error is the distance between "
+            "predicted and actual shares of answers."
         )
     return Section(title, tuple(text), tuple(tables), figures=tuple(figures))
 

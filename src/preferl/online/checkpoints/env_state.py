@@ -82,24 +82,24 @@ def restore_env(env: Any, state: Mapping[str, Any]) -> None:
     has learned with are restored, since half of a state is worse than none. An environment that was
     built otherwise raises `CheckpointError`.
     """
-    here = list(layers(env))
-    there = state["layers"]
-    present = " > ".join(type(layer).__name__ for layer in here)
-    saved = " > ".join(layer_state["class"] for layer_state in there)
+    present_layers = list(layers(env))
+    saved_layers = state["layers"]
+    present = " > ".join(type(layer).__name__ for layer in present_layers)
+    saved = " > ".join(layer_state["class"] for layer_state in saved_layers)
     if present != saved:
         raise CheckpointError(
             f"environment: expected the layers that were saved, {saved}, got {present}. Build it "
             "as it was built when the run began."
         )
-    for layer, saved_layer in zip(here, there, strict=True):
+    for layer, saved_layer in zip(present_layers, saved_layers, strict=True):
         attributes = saved_layer["attributes"]
-        whole = not state["problems"] or isinstance(layer, (FeedbackControls, *OF_THE_AGENT))
-        if not whole:
+        is_restored = not state["problems"] or isinstance(layer, (FeedbackControls, *OF_THE_AGENT))
+        if not is_restored:
             plain = attributes["plain"].items()
             drawing = {name: part for name, part in plain if isinstance(part, np.random.Generator)}
             attributes = {"plain": drawing, "nested": {}}
         _restore(layer, attributes)
-        if whole and "mujoco" in saved_layer:
+        if is_restored and "mujoco" in saved_layer:
             _restore_mujoco(layer, saved_layer["mujoco"])
         if isinstance(layer, FeedbackControls):
             layer.restore(saved_layer["own"])
@@ -161,8 +161,10 @@ def _restore(thing: Any, state: Mapping[str, Any]) -> None:
     items = _items(thing)
     for name, value in state["plain"].items():
         present: Any = items.get(name)
-        both = isinstance(present, np.random.Generator) and isinstance(value, np.random.Generator)
-        if both and type(present.bit_generator) is type(value.bit_generator):
+        both_generators = isinstance(present, np.random.Generator) and isinstance(
+            value, np.random.Generator
+        )
+        if both_generators and type(present.bit_generator) is type(value.bit_generator):
             present.bit_generator.state = value.bit_generator.state  # others may hold it, too
         else:
             items[name] = value
@@ -187,9 +189,9 @@ def _mujoco_state(env: Any) -> dict[str, Any]:
     `derived` are numbers that the last step computed and environments read, such as positions.
     """
     mujoco = require("mujoco", extra="mujoco")
-    whole = mujoco.mjtState.mjSTATE_INTEGRATION
-    integration = np.empty(mujoco.mj_stateSize(env.model, whole))
-    mujoco.mj_getState(env.model, env.data, integration, whole)
+    integration_state = mujoco.mjtState.mjSTATE_INTEGRATION
+    integration = np.empty(mujoco.mj_stateSize(env.model, integration_state))
+    mujoco.mj_getState(env.model, env.data, integration, integration_state)
     return {
         "integration": integration,
         "derived": {name: array.copy() for name, array in _mujoco_arrays(env.data).items()},
@@ -214,6 +216,6 @@ def _restore_mujoco(env: Any, state: Mapping[str, Any]) -> None:
 
 def _mujoco_arrays(data: Any) -> dict[str, Array]:
     """Return the arrays of numbers among what MuJoCo computes."""
-    named = ((name, getattr(data, name)) for name in dir(data) if not name.startswith("_"))
-    arrays = {name: value for name, value in named if isinstance(value, np.ndarray)}
+    attributes = ((name, getattr(data, name)) for name in dir(data) if not name.startswith("_"))
+    arrays = {name: value for name, value in attributes if isinstance(value, np.ndarray)}
     return {name: array for name, array in arrays.items() if array.size and array.flags.writeable}

@@ -26,35 +26,36 @@ from preferl.shapes import Array
 
 STATISTICS = "normalisation.safetensors"
 
-PARTS: Final = ("mean", "var", "count")
+RUNNING_STATISTICS: Final = ("mean", "var", "count")
 """Parts of running statistics, as SB3 names them."""
 
 BUFFERS: Final = ("buffer_size", "n_steps")
-"""Settings by which algorithms make room for steps."""
+"""Settings that decide for how many steps an algorithm allocates memory."""
 
 FEW_STEPS: Final = 2_048
-"""Most steps for which a policy that only acts makes room."""
+"""The most steps for which a policy that only acts allocates memory."""
 
 UNUSED: Final = (
     *("Box", "Dict", "Discrete", "MultiBinary", "MultiDiscrete", "OrderedDict"),
     *("__generator_ctor", "__bit_generator_ctor", "__pyx_unpickle_SeedSequence", "SeedSequence"),
     *("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"),
 )
-"""What a saved `VecNormalize` holds beside numbers: spaces, and what they draw from."""
+"""Classes in a saved `VecNormalize` that are not read: spaces and their random generators."""
 
 
 def _normalisation(normaliser: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return settings of a `VecNormalize`, or of its fields in a file, and its statistics.
 
     The settings are `clip`, the largest size of a normalised number; `epsilon`, added to variances;
-    `keys` of a dictionary that are normalised, None for observations of one array. Statistics are
-    `mean` `[*obs]`, `var` `[*obs]` and `count` `[]`, behind `KEY/` for each key.
+    and `keys`, the keys of a dictionary that are normalised, None for observations of one array.
+    Statistics are `mean` `[*obs]`, `var` `[*obs]` and `count` `[]`; with keys, their names begin
+    with `KEY/`.
     """
     keys = None if normaliser.norm_obs_keys is None else list(normaliser.norm_obs_keys)
     statistics = {
         f"{prefix}{part}": np.array(getattr(running, part), np.float64)
         for prefix, running in _running(normaliser.obs_rms, keys)
-        for part in PARTS
+        for part in RUNNING_STATISTICS
     }
     clip = float(normaliser.clip_obs)
     epsilon = float(normaliser.epsilon)
@@ -62,21 +63,21 @@ def _normalisation(normaliser: Any) -> tuple[dict[str, Any], dict[str, Array]]:
 
 
 def _normalised(
-    env: VecEnv, about: Mapping[str, Any], statistics: Mapping[str, Array], *, training: bool
+    env: VecEnv, settings: Mapping[str, Any], statistics: Mapping[str, Array], *, training: bool
 ) -> VecNormalize:
-    """Normalise observations, not rewards; `ValueError` for statistics of others, or damaged ones.
+    """Normalise observations, not rewards; raise `ValueError` if the statistics do not fit them.
 
-    With `training` the statistics go on changing.
+    With `training`, the statistics go on changing.
     """
-    clip = float(about["clip"])
-    epsilon = float(about["epsilon"])
-    keys = None if about["keys"] is None else list(about["keys"])
+    clip = float(settings["clip"])
+    epsilon = float(settings["epsilon"])
+    keys = None if settings["keys"] is None else list(settings["keys"])
     if not (clip > 0 and 0 <= epsilon < np.inf):
         raise ValueError(f"clip {clip} and epsilon {epsilon}")
     limits: dict[str, Any] = {"clip_obs": clip, "epsilon": epsilon, "norm_obs_keys": keys}
     wrapped = VecNormalize(env, training=training, norm_reward=False, **limits)
     for prefix, running in _running(wrapped.obs_rms, keys):
-        mean, var, count = (np.asarray(statistics[prefix + part]) for part in PARTS)
+        mean, var, count = (np.asarray(statistics[prefix + part]) for part in RUNNING_STATISTICS)
         if {mean.shape, var.shape} != {running.mean.shape} or count.shape != ():
             raise ValueError(f"statistics {prefix or 'of shape'} {mean.shape} for {env}")
         if not (np.isfinite(mean).all() and np.isfinite(var).all() and (var >= 0).all()):
@@ -88,21 +89,21 @@ def _normalised(
 
 
 def _running(statistics: Any, keys: list[str] | None) -> list[tuple[str, RunningMeanStd]]:
-    """Return running statistics behind the names of their keys."""
+    """Return each running statistic with the prefix of its names: `KEY/`, or "" without keys."""
     return [("", statistics)] if keys is None else [(f"{key}/", statistics[key]) for key in keys]
 
 
 def read_vecnormalize(path: Path, env: VecEnv) -> VecNormalize:
     """Wrap an environment as `VecNormalize.save` wrote it; rewards are not normalised.
 
-    If the file normalises rewards alone, the wrapper changes nothing. Numbers are read, and nothing
-    that could run. Something else, or a file that asks to run something, is a `DataError`.
+    If the file normalises only rewards, the wrapper changes nothing. Nothing in the file is run;
+    a file that asks to run something, or holds something else, raises a `DataError`.
     """
     saved = load_pickle(path, objects=("VecNormalize", "RunningMeanStd"), left_out=UNUSED)
     with reading(path, expected="what VecNormalize.save wrote", error=DataError):
         if not isinstance(saved, Fields):
             raise TypeError(type(saved).__name__)
-        # Those saved before version 1.6 have no names of what they normalise: all.
+        # Files of SB3 before 1.6 do not name the keys that they normalise: they normalise all.
         running = vars(saved).get("obs_rms")
         keys = list(running) if isinstance(running, dict) else None
         vars(saved).setdefault("norm_obs_keys", keys)
@@ -119,10 +120,9 @@ def save_policy(path: Path | str, algorithm: BaseAlgorithm, config: AlgorithmCon
     environment has a `VecNormalize`. An older policy at `path` is replaced.
 
     Raises:
-        ConfigError: networks that are not torch's, or no config.
-        SpaceError: statistics of other observations than the policy's.
-        StorageError: the folder cannot be written to, or holds something else than a policy,
-            which would be lost.
+        ConfigError: the networks are not torch's, or there is no config.
+        SpaceError: the statistics are of other observations than the policy's.
+        StorageError: the folder cannot be written to, or holds something else than a policy.
     """
     require_torch(algorithm)
     if config is None:
@@ -135,14 +135,14 @@ def save_policy(path: Path | str, algorithm: BaseAlgorithm, config: AlgorithmCon
     statistics = None
     if isinstance(acting, NormalisedPolicy):
         settings, statistics = _normalisation(acting.normaliser)
-    about = {
+    description = {
         **ALGORITHMS.tag(config),
         "kind": type(config).__name__,
         "config": to_json(config),
         "normalisation": settings,
     }
     spaces = algorithm.observation_space, algorithm.action_space
-    with POLICY.saving(path, about, algorithm.policy.state_dict(), *spaces) as draft:
+    with POLICY.saving(path, description, algorithm.policy.state_dict(), *spaces) as draft:
         if statistics is not None:
             safetensors.numpy.save_file(statistics, draft / STATISTICS)
 
@@ -152,18 +152,18 @@ def load_policy(
 ) -> BaseAlgorithm:
     """Read a policy; it acts through `predict`, and in `env` it can learn on.
 
-    If it learned from normalised observations, its environment has a `VecNormalize` with the
-    statistics, as when it was saved. `evaluate_policy`, `film` and `record` heed it; where you call
-    `predict` yourself, `preferl.evaluation.on_raw_observations` makes of it a policy that takes
-    observations as the environment gives them.
+    If the policy learned from normalised observations, its environment is a `VecNormalize` with the
+    saved statistics. `evaluate_policy`, `film` and `record` normalise by it. If you call `predict`
+    yourself, `preferl.evaluation.on_raw_observations` returns a policy that takes observations as
+    the environment gives them.
 
     Args:
         path: the folder that `save_policy` wrote.
-        device: where its network goes.
-        env: where it learns on, without `VecNormalize`; statistics of observations then go on from
-            those that were saved. Rewards are not normalised.
-        trust: modules that may be imported where the algorithm is one of your own; one that is
-            imported already need not be named.
+        device: device of its network.
+        env: environment to learn on in, without `VecNormalize`; the saved statistics of
+            observations then go on changing. Rewards are not normalised.
+        trust: modules that may be imported if the algorithm is one of your own. A module that is
+            already imported need not be named.
 
     Raises:
         CheckpointError: no such folder, a damaged one, or one for other spaces than `env` has.
@@ -171,18 +171,20 @@ def load_policy(
     path = Path(path)
     saved = POLICY.load(path)
     with POLICY.reading(path):
-        kind = ALGORITHMS.named(saved.about, source=f"{path}", trust=trust)
-        config = from_json(kind, saved.about["config"])
-        around: VecEnv = spaces_alone(*saved.spaces) if env is None else env
-        if (normal := saved.about["normalisation"]) is not None:
+        kind = ALGORITHMS.named(saved.description, source=f"{path}", trust=trust)
+        config = from_json(kind, saved.description["config"])
+        policy_env: VecEnv = spaces_alone(*saved.spaces) if env is None else env
+        if (normalisation := saved.description["normalisation"]) is not None:
             statistics = safetensors.numpy.load_file(path / STATISTICS)
-            around = _normalised(around, normal, statistics, training=env is not None)
+            policy_env = _normalised(
+                policy_env, normalisation, statistics, training=env is not None
+            )
         with warnings.catch_warnings():
-            if env is None:  # what only acts fills no rollout that is short for its batches
+            if env is None:  # a policy that only acts collects no rollouts to split into batches
                 warnings.filterwarnings("ignore", "You have specified a mini-batch size")
                 config = _with_small_buffers(config)
             with bounded_network(saved.numbers):
-                algorithm = build_algorithm(config, around, seed=0, device=device)
+                algorithm = build_algorithm(config, policy_env, seed=0, device=device)
         require_state(path / POLICY.weights, saved.tensors, algorithm.policy.state_dict())
         algorithm.policy.load_state_dict(saved.tensors)
     return algorithm

@@ -41,7 +41,7 @@ COUNTERS: Final = (
     *("_last_obs", "_last_episode_starts", "_last_original_obs"),
     *("ep_info_buffer", "ep_success_buffer"),
 )
-"""What algorithms keep from one rollout to the next; each has some of them."""
+"""Attributes that algorithms keep from one rollout to the next; each algorithm has some of them."""
 
 Agent = BaseAlgorithm | Mapping[str, Any]
 """An algorithm of stable-baselines3, or one's own networks and optimisers by name: whatever has
@@ -51,13 +51,13 @@ Agent = BaseAlgorithm | Mapping[str, Any]
 @final
 @dataclass(frozen=True)
 class Resumed:
-    """What a run went on from.
+    """The checkpoint from which a run goes on.
 
     Attributes:
         steps: environment steps of the agent until then.
-        problems: what of the environment could not be restored, so that new episodes begin; a loop
-            of one's own resets it then.
-        notes: what was saved beside it.
+        problems: parts of the environment that could not be restored; if there are any, new
+            episodes begin, and a loop of your own has to reset the environment.
+        notes: the notes that were saved.
     """
 
     steps: int
@@ -73,38 +73,38 @@ def save_run(
     steps: int | None = None,
     notes: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Save a whole run between two rollouts, in place of the checkpoint before.
+    """Save a whole run between two rollouts, in place of the previous checkpoint.
 
-    The earlier checkpoint is removed once the new one is on disk, for which this waits. All filled
-    steps of a replay buffer are written each time.
+    The previous checkpoint is removed once the new one is on disk; the call waits for that. All
+    steps in a replay buffer are written each time.
 
     Args:
-        folder: of this run's checkpoints alone.
+        folder: folder that holds only this run's checkpoints.
         agent: an algorithm of stable-baselines3, or networks and optimisers by name.
-        env: what the agent acts in, with its wrappers; an algorithm's own by default.
-        steps: that the agent has made; an algorithm counts for itself.
-        notes: more to remember: whatever `preferl.training.checkpoint_folder.write_state` takes.
+        env: the agent's environment, with its wrappers; an algorithm's own by default.
+        steps: number of steps that the agent has made; an algorithm counts them itself.
+        notes: further values that `preferl.training.checkpoint_folder.write_state` takes.
 
     Returns:
         The checkpoint's folder.
 
     Raises:
         CheckpointError: the folder's newest checkpoint is damaged.
-        ConfigError: no environment, the folder's run has come further than this one, a replay
-            buffer that cannot be relabelled, or notes that cannot be written.
+        ConfigError: there is no environment, the folder's run has made more steps than this one, or
+            the replay buffer cannot be relabelled, or the notes cannot be written.
         StorageError: the folder cannot be written to, is full, or holds something else.
     """
     env, run = _described(agent, env)
     version = 0
     if isinstance(agent, BaseAlgorithm):
         steps = agent.num_timesteps
-        of_agent = agent_state(agent)
+        saved_agent = agent_state(agent)
         relabelled = (layer.relabelled for layer in _wrappers(env))
         version = next((by for buffer, by in relabelled if buffer is replay_of(agent)), 0)
     else:
-        of_agent = {name: part.state_dict() for name, part in agent.items()}
+        saved_agent = {name: part.state_dict() for name, part in agent.items()}
     state = {
-        "agent": of_agent,
+        "agent": saved_agent,
         "environment": env_state(env),
         "replay_version": version,
         "notes": dict(notes or {}),
@@ -114,22 +114,22 @@ def save_run(
 
 
 def resume_run(folder: Path | str, agent: Agent, env: Any = None) -> Resumed:
-    """Bring an agent and its environment to where the run in a folder was saved last.
+    """Restore an agent and its environment from the newest checkpoint in a folder.
 
-    The script builds both as it did when the run began. The agent has the reward of the checkpoint
-    until it switches to a newer one. Generators of the whole program are restored as well. So call
-    this last before `learn`, which gets `reset_num_timesteps=False` and the steps that are left.
+    Build both as when the run began. The agent has the reward of the checkpoint until it switches
+    to a newer one. The program's global random generators are restored, too. So call this right
+    before `learn`, and pass `reset_num_timesteps=False` and the number of remaining steps.
 
     Args:
-        folder: into which `save_run` or `SaveRunCallback` wrote.
-        agent: as it was at the beginning of the run.
-        env: what it acts in; an algorithm's own by default.
+        folder: folder into which `save_run` or `SaveRunCallback` wrote.
+        agent: the agent, built as at the beginning of the run.
+        env: its environment; an algorithm's own by default.
 
     Raises:
-        CheckpointError: there is none, it is damaged, or it is of another agent or environment;
-            the message names what differs. If only networks or buffers differ in size, the agent
-            is half changed then: build it again.
-        ConfigError: no environment.
+        CheckpointError: there is no checkpoint, it is damaged, or it is of another agent or
+            environment; the message names what differs. If sizes of networks or buffers differ,
+            part of the agent may be restored already: build it again.
+        ConfigError: there is no environment.
     """
     env, run = _described(agent, env)
     _, steps, state = read_checkpoint(folder, run=run)
@@ -149,8 +149,8 @@ def resume_run(folder: Path | str, agent: Agent, env: Any = None) -> Resumed:
 def agent_state(algorithm: BaseAlgorithm) -> dict[str, Any]:
     """Return networks, optimisers, counters, noise and replay buffer between two rollouts.
 
-    A rollout buffer is left out, since it is empty then, and so are numbers of the logger. Networks
-    that are not torch's raise `ConfigError`.
+    A rollout buffer is left out, since it is empty between rollouts, and so are the logger's
+    numbers. Networks that are not torch's raise `ConfigError`.
     """
     require_torch(algorithm)
     _, variables = algorithm._get_torch_save_params()
@@ -170,8 +170,8 @@ def agent_state(algorithm: BaseAlgorithm) -> dict[str, Any]:
 def restore_agent(algorithm: BaseAlgorithm, env: VecEnv, snapshot: Mapping[str, Any]) -> None:
     """Restore the state of an algorithm and its environment that were built in the same way.
 
-    New episodes begin if those of the environment cannot be restored. An algorithm that was built
-    otherwise raises `CheckpointError`, and may be changed in part then.
+    New episodes begin if those of the environment cannot be restored. For an algorithm that was
+    built otherwise, `CheckpointError` is raised; part of it may be restored already.
     """
     state = snapshot["agent"]
     problems = snapshot["environment"]["problems"]
@@ -179,9 +179,9 @@ def restore_agent(algorithm: BaseAlgorithm, env: VecEnv, snapshot: Mapping[str, 
     try:
         parameters = algorithm.get_parameters()
         for name, saved in state["parameters"].items():  # of networks; optimisers differ by step
-            own = parameters[name]
-            if own and all(isinstance(part, torch.Tensor) for part in own.values()):
-                require_state(name, saved, own)
+            present = parameters[name]
+            if present and all(isinstance(value, torch.Tensor) for value in present.values()):
+                require_state(name, saved, present)
         require_finite("variables", state["variables"])
         algorithm.set_parameters(dict(state["parameters"]), device=algorithm.device)
         for name, value in state["variables"].items():
@@ -202,13 +202,13 @@ def restore_agent(algorithm: BaseAlgorithm, env: VecEnv, snapshot: Mapping[str, 
         LOGGER.warning("New episodes begin: what cannot be restored is %s.", ", ".join(problems))
         require_reset(algorithm)
         if (envs := algorithm.get_env()) is not None:
-            envs.seed(algorithm.num_timesteps)  # not the first episodes once more
+            envs.seed(algorithm.num_timesteps)  # else the run's first episodes would come again
 
 
 def _state_dependent_noise(algorithm: BaseAlgorithm) -> list[StateDependentNoiseDistribution]:
     """Find distributions that act with the last rollout's matrices until the next one begins."""
-    held = (getattr(part, "action_dist", None) for part in algorithm.policy.modules())
-    return [noise for noise in held if isinstance(noise, StateDependentNoiseDistribution)]
+    distributions = (getattr(part, "action_dist", None) for part in algorithm.policy.modules())
+    return [noise for noise in distributions if isinstance(noise, StateDependentNoiseDistribution)]
 
 
 def _wrappers(env: Any) -> list[FeedbackVecEnv]:
@@ -216,7 +216,7 @@ def _wrappers(env: Any) -> list[FeedbackVecEnv]:
 
 
 def _described(agent: Agent, env: Any) -> tuple[Any, dict[str, Any]]:
-    """Return the environment, and what has to be the same for a run to go on."""
+    """Return the environment, and a description that must be the same for a run to resume."""
     if env is None and isinstance(agent, BaseAlgorithm):
         env = agent.get_env()
     if env is None:

@@ -31,15 +31,16 @@ def fill_replay(
     """Let a policy act in the place of an agent, and store its steps in the agent's replay buffer.
 
     The agent learns nothing meanwhile. The steps count as its own (`num_timesteps`), so that it
-    does not make random steps once more before it learns (`learning_starts`). Their rewards are
-    those of the environments; `relabel_replay` changes them with all others.
+    does not make random steps again before it learns (`learning_starts`). The rewards are those of
+    the environments; `relabel_replay` replaces them later, as all others.
 
     Args:
-        algorithm: goes on from where it was, or from a reset, and begins with a reset next.
-        env: the algorithm's own, `algorithm.get_env()`.
-        policy: acts on what that shows, as the agent does.
-        vector_steps: of all environments together.
-        on_step: called after each of them.
+        algorithm: the agent. The policy goes on from the agent's last observation, or from a reset
+            if there is none; afterwards, the agent begins with a reset.
+        env: the algorithm's own environment, `algorithm.get_env()`.
+        policy: acts on the observations of `env`, as the agent does.
+        vector_steps: number of steps; in each, all environments make one.
+        on_step: called after each vector step.
     """
     agent: Any = algorithm  # annotations there are narrower than what it keeps
     if agent._last_obs is None:
@@ -49,9 +50,9 @@ def fill_replay(
     scaled = isinstance(agent.action_space, spaces.Box)
     try:
         for step in islice(rollout(policy, env, observations=agent._last_obs), vector_steps):
-            stored = agent.policy.scale_action(step.actions) if scaled else step.actions
-            outcome = step.following, step.rewards, step.dones, step.infos
-            agent._store_transition(agent.replay_buffer, stored, *outcome)
+            stored_actions = agent.policy.scale_action(step.actions) if scaled else step.actions
+            transition = step.following, step.rewards, step.dones, step.infos
+            agent._store_transition(agent.replay_buffer, stored_actions, *transition)
             agent.num_timesteps += env.num_envs
             on_step()
     finally:
@@ -61,34 +62,38 @@ def fill_replay(
 def reset_critic(algorithm: BaseAlgorithm, *, updates: int = 100) -> None:
     """Let an agent forget the values of a former reward, and learn those of its replay buffer.
 
-    Weights of the critic are drawn anew, its target is a copy, and its optimiser begins again. Then
-    `updates` train the critic, and the temperature if that is learned. The actor stays as it is,
-    since it would follow values that are noise; PEBBLE trains it as well. Relabel the buffer first;
-    an empty one trains nothing.
+    The critic's weights are initialised again, its target is a copy of it, and its optimiser begins
+    again. Then `updates` train the critic, and the temperature if that is learned. The actor is not
+    trained, since it would follow values that are noise at first; PEBBLE trains it as well. Relabel
+    the buffer before; from an empty one nothing is learned.
 
     Raises:
         ConfigError: an algorithm that is not off-policy, or has no critic beside an actor.
     """
     agent: Any = require_critic(algorithm)
-    kept = set(agent.actor.modules())  # the two may share what sees
+    actor_modules = set(agent.actor.modules())  # the two may share what sees
     for layer in agent.critic.modules():
-        if layer not in kept and callable(forget := getattr(layer, "reset_parameters", None)):
-            forget()
+        if layer not in actor_modules and callable(
+            reset_parameters := getattr(layer, "reset_parameters", None)
+        ):
+            reset_parameters()
     agent.critic_target.load_state_dict(agent.critic.state_dict())
     agent.critic.optimizer.state.clear()
     if not (updates and agent.replay_buffer.size()):
         return
     if not vars(agent).get("_logger"):  # before its first `learn`
         agent._logger = Logger(folder=None, output_formats=[])
-    learned = [part for part in agent.actor.parameters() if part.requires_grad]
+    actor_parameters = [
+        parameter for parameter in agent.actor.parameters() if parameter.requires_grad
+    ]
     try:
-        for part in learned:
-            part.requires_grad = False
+        for parameter in actor_parameters:
+            parameter.requires_grad = False
         agent.actor.optimizer.zero_grad()  # without gradients, its steps change nothing
         agent.train(gradient_steps=updates, batch_size=agent.batch_size)
     finally:
-        for part in learned:
-            part.requires_grad = True
+        for parameter in actor_parameters:
+            parameter.requires_grad = True
 
 
 def require_critic(algorithm: BaseAlgorithm) -> BaseAlgorithm:

@@ -15,9 +15,9 @@ from preferl.training.recorded import RecordedUpdate
 class SAC(stable_baselines3.SAC):
     """SAC whose updates on a GPU are a recorded CUDA graph.
 
-    Minibatches, noise and formulas are those of stable-baselines3. Updates are its own on a
-    processor, and on a GPU if exploration depends on states, observations are dictionaries, or
-    target networks wait for several updates.
+    Minibatches, noise and formulas are those of stable-baselines3. On a processor, its own updates
+    are made; on a GPU, too, if exploration depends on states, observations are dictionaries, or the
+    target networks are not updated every time.
     """
 
     _recorded: RecordedUpdate | None = None
@@ -90,7 +90,7 @@ class SAC(stable_baselines3.SAC):
     def _act(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         """Return the actor's `action_log_prob`, `[B, A]` and `[B, 1]`, without checks of numbers.
 
-        These ask the device for an answer, which a graph cannot.
+        Such checks would wait for results of the device, which a graph cannot do.
         """
         mean, log_std, _ = self.actor.get_action_dist_params(observations)
         density = Normal(mean, log_std.exp(), validate_args=False)
@@ -113,7 +113,7 @@ class SAC(stable_baselines3.SAC):
         )
 
     def _recorded_update(self, batch_size: int) -> RecordedUpdate:
-        """Return the recording, made anew where an optimiser began again or was restored."""
+        """Return the recording; record again if an optimiser began again or was restored."""
         states = tuple(optimiser.state for optimiser in self._optimisers())
         kept = zip(states, self._recorded_states, strict=False)
         same = self._recorded_batch_size == batch_size and all(a is b and a for a, b in kept)
@@ -148,14 +148,14 @@ class SAC(stable_baselines3.SAC):
 
 
 def _descend(optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
-    """Step along the gradients of what an optimiser changes; no others are computed."""
+    """Make an optimiser step; only gradients of the optimiser's parameters are computed."""
     optimiser.zero_grad()
     loss.backward(inputs=[part for group in optimiser.param_groups for part in group["params"]])
     optimiser.step()
 
 
 def _keep_on_device(optimiser: torch.optim.Optimizer, device: torch.device) -> None:
-    """Let an optimiser's numbers lie where a graph reads and writes them."""
+    """Keep an optimiser's numbers on the device, where a graph reads and writes them."""
     for group in optimiser.param_groups:
         rate = torch.as_tensor(group["lr"], dtype=torch.float32, device=device)
         group.update(lr=rate, capturable=True, fused=True, foreach=False)

@@ -19,12 +19,12 @@ from preferl.printing import get_logger
 from preferl.shapes import IntArray
 from preferl.store.feedback import Answered
 from preferl.store.status import FitMetrics
+from preferl.training.annotator_trust import trust_by_name
 from preferl.training.fit_report import FitReport, Validation
 from preferl.training.places import AnswerPlaces
 from preferl.training.reward_function import RewardFunction, agent_reward
 from preferl.training.reward_presets import RewardPreset
 from preferl.training.reward_trainer import RewardTrainer, load_trainer, save_trainer
-from preferl.training.trust import trust_by_name
 
 LOGGER = get_logger(__name__)
 
@@ -38,8 +38,8 @@ class OngoingFit:
     """Fits a reward to all answers so far, each time from where the last fit ended.
 
     Each training answer keeps its column of the bootstrap (`AnswerPlaces`), so that every member
-    of an ensemble keeps its own resample. The validation set is never trained on, nor does it
-    choose an epoch. An exception in `on_epoch` ends a fit.
+    of an ensemble keeps its own resample. The validation set serves neither for training nor for
+    choosing an epoch. An exception in `on_epoch` ends a fit.
     """
 
     def __init__(self, config: ServiceConfig, on_epoch: Callable[[], None]) -> None:
@@ -64,13 +64,13 @@ class OngoingFit:
         comparisons = answered.comparisons
         length = config.context or comparisons.segments.length
         preset = config.reward.preset(length=length, answers=len(comparisons))
-        trainer, first = self._trainer_for(preset, comparisons, agent)
+        trainer, is_first = self._trainer_for(preset, comparisons, agent)
         train = comparisons[split == TRAIN]
         places = self._places(answered.queries[split == TRAIN])
         epochs = preset.trainer.epochs
         if config.reward.epochs is None and config.reward.budget is None:
             epochs = min(epochs, 50)  # as `ServiceConfig.reward` promises
-        epochs = max(epochs, config.initial_epochs) if first else epochs
+        epochs = max(epochs, config.initial_epochs) if is_first else epochs
         try:
             report = trainer.fit(
                 train, places=places, epochs=epochs, on_epoch=lambda *_: self._on_epoch()
@@ -97,10 +97,10 @@ class OngoingFit:
         if self._trainer is not None:
             if _suits(self._trainer, comparisons, agent):
                 return self._trainer, False
-            LOGGER.warning("New clips do not suit the model; a new one learns from all answers.")
+            LOGGER.warning("New clips do not fit the model; a new model learns from all answers.")
         segments = comparisons.segments
-        own = agent or infer_spaces(segments.observations, segments.actions)
-        self._trainer = self._fresh(preset, own)
+        spaces_of_trainer = agent or infer_spaces(segments.observations, segments.actions)
+        self._trainer = self._new_trainer(preset, spaces_of_trainer)
         self._places = AnswerPlaces()
         return self._trainer, True
 
@@ -113,17 +113,17 @@ class OngoingFit:
         if config_of(reward.model) != preset.model:
             LOGGER.warning("The settings have changed; a new model learns from all answers.")
             return None
-        trainer = self._fresh(preset, spaces_of(reward))
+        trainer = self._new_trainer(preset, spaces_of(reward))
         try:
             self._places = AnswerPlaces(load_trainer(folder, trainer, reward.model)["queries"])
         except (CheckpointError, LookupError, OverflowError, TypeError, ValueError) as error:
-            LOGGER.warning("Fitting begins anew from all answers: %s", error)
+            LOGGER.warning("A new model learns from all answers: %s", error)
             return None
         return trainer
 
-    def _fresh(self, preset: RewardPreset, own: Spaces) -> RewardTrainer:
+    def _new_trainer(self, preset: RewardPreset, trainer_spaces: Spaces) -> RewardTrainer:
         config = self._config
-        model = build_reward_model(preset.model, *own, seed=config.seed)
+        model = build_reward_model(preset.model, *trainer_spaces, seed=config.seed)
         return RewardTrainer(model, preset.trainer, seed=config.seed, device=config.device)
 
 
@@ -133,14 +133,14 @@ def spaces_of(learned: RewardFunction | RewardModel) -> Spaces:
 
 
 def _suits(trainer: RewardTrainer, comparisons: Comparisons, agent: Spaces | None) -> bool:
-    """Whether a model takes these clips, whose whole numbers may exceed the inferred ones."""
+    """Whether the trainer's model takes these clips and has the agent's spaces."""
     model = trainer.model
     segments = comparisons.segments
-    own = spaces_of(model)
-    if agent is not None and agent != own:
+    model_spaces = spaces_of(model)
+    if agent is not None and agent != model_spaces:
         return False
     with suppress(SpaceError):
-        check_spaces(*own, segments.observations, segments.actions)
+        check_spaces(*model_spaces, segments.observations, segments.actions)
         return not 1 < model.context < segments.length
     return False
 

@@ -1,4 +1,4 @@
-"""Wait for answers, fit, publish: the program that makes rewards of people's answers."""
+"""The reward service: a program that waits for answers, fits a reward and publishes it."""
 
 import threading
 import time
@@ -30,7 +30,7 @@ from preferl.training.reward_function import RewardFunction
 LOGGER = get_logger(__name__)
 
 RETRIES: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
-"""Seconds to wait after the first, second, ... failure in a row; later ones wait as the last."""
+"""Seconds to wait after the first, second, ... failure in a row; the last also serves all later."""
 
 OnVersion = Callable[[int, dict[str, Any]], None]
 """Called with each version that is published, and its metrics."""
@@ -47,11 +47,11 @@ def serve_reward(
 ) -> int:
     """Fit a reward to people's answers as they arrive and publish each version, until stopped.
 
-    The service may be killed at any time: answers are in the store, and each version is whole and
-    holds the trainer's state. If a disk is full or a database locked, the service reports it with
-    the heartbeats and tries again. The project, by number or name, may be left out if there is only
-    one. Once `stop` is set the service ends within an epoch. It returns the number of the latest
-    version, 0 without any.
+    The service may be killed at any time: answers are in the store, and each version is complete
+    and holds the trainer's state. If a disk is full or a database locked, the service reports it
+    with its heartbeats and tries again. The project, by number or name, may be left out if there is
+    only one. Once `stop` is set, the service ends within an epoch, and returns the number of the
+    latest version, or 0.
 
     Metrics of each version go to `report_to`, some of `jsonl`, `tensorboard` and `wandb`, in the
     folder of the rewards; their step counts answers.
@@ -72,7 +72,7 @@ def serve_reward(
             try:
                 service.run()
             except _StoppedError:
-                LOGGER.info("Stopped during a fit, which the next start makes again.")
+                LOGGER.info("Stopped during a fit; the next start of the service repeats it.")
         return service.version
 
 
@@ -108,17 +108,17 @@ class _Service:
     def _resume(self) -> None:
         """Go on from the newest version that can be read."""
         folder = self.publisher.synced
-        self._newest_in_folder = max(versions(folder), default=0)  # read or not
+        self._newest_at_start = max(versions(folder), default=0)  # read or not
         for number in reversed(versions(folder)):
             try:
-                newest = read_version(folder, number)
+                version = read_version(folder, number)
             except PreferlError as error:
                 LOGGER.warning("Version %d is passed over: %s", number, error)
                 continue
-            self.version = newest.number
-            self._metrics = from_json(FitMetrics, newest.metrics)
-            self._spaces = spaces_of(newest.reward)
-            self._ongoing_fit.saved = (newest.reward, folder.fetch(version_name(number)))
+            self.version = version.number
+            self._metrics = from_json(FitMetrics, version.metrics)
+            self._spaces = spaces_of(version.reward)
+            self._ongoing_fit.saved = (version.reward, folder.fetch(version_name(number)))
             LOGGER.info("Goes on from version %d in %s.", self.version, folder)
             return
 
@@ -138,13 +138,13 @@ class _Service:
             self.stop.wait(wait)
 
     def _check_and_fit(self) -> None:
-        """Publish or announce what is left to, and fit if there are enough new answers."""
+        """Publish or announce an unfinished version, and fit if there are enough new answers."""
         if self._unpublished is not None:
             self._publish(*self._unpublished)
         elif self.version and not self._announced:
             self._announce()
         # Count before reading the revision, so that the revision includes every counted answer.
-        enough = self.version or self._reports.decided(self._project) >= self.config.min_answers
+        has_enough = self.version or self._reports.decided(self._project) >= self.config.min_answers
         revision = self.feedback.revision
         self._report_waiting(revision)
         agent = read_spaces(self.publisher.synced)
@@ -153,21 +153,21 @@ class _Service:
             if revision == self._last_revision:
                 return
             self._waits_since = self._waits_since or time.monotonic()
-            few = abs(revision - self._metrics.revision) < self.config.min_new_answers
-            if few and time.monotonic() - self._waits_since < self.config.max_wait:
+            has_few_new = abs(revision - self._metrics.revision) < self.config.min_new_answers
+            if has_few_new and time.monotonic() - self._waits_since < self.config.max_wait:
                 return
-        if not enough:
+        if not has_enough:
             return
         self.beats.report("fitting")
-        self._unpublished = self._fitted(revision, agent, spaces_differ=spaces_differ)
+        self._unpublished = self._fit_if_due(revision, agent, spaces_differ=spaces_differ)
         self._last_revision = revision
         self._waits_since = None
         if self._unpublished is not None:
             self._publish(*self._unpublished)
 
     def _report_waiting(self, revision: int, **fit: Any) -> None:
-        """Report after how many answers, and at which revision, the next fit comes."""
-        due = self._metrics.revision + self.config.min_new_answers
+        """Report at how many answers, or at which revision, the next fit begins."""
+        due_revision = self._metrics.revision + self.config.min_new_answers
         self.beats.report(
             "waiting",
             version=self.version,
@@ -175,17 +175,19 @@ class _Service:
             behind=abs(revision - self._metrics.revision),
             looked_at=self._last_revision,
             first_at=self.config.min_answers,
-            next_at=max(due, self._last_revision + 1),
+            next_at=max(due_revision, self._last_revision + 1),
             **fit,
         )
 
-    def _fitted(self, revision: int, agent: Spaces | None, *, spaces_differ: bool) -> Fitted | None:
-        """Fit to all answers; None for too few, or for those of the last fit.
+    def _fit_if_due(
+        self, revision: int, agent: Spaces | None, *, spaces_differ: bool
+    ) -> Fitted | None:
+        """Fit to all answers; return None if there are too few, or no new ones since the last fit.
 
-        With `spaces_differ` the same answers are fitted again, in the agent's spaces.
+        With `spaces_differ`, the same answers are fitted again, in the agent's spaces.
         """
         try:
-            answered = self.feedback.answered()
+            answered = self.feedback.answers()
         except FeedbackError:
             return None
         digest = _digest(answered)
@@ -194,32 +196,35 @@ class _Service:
         if not self.version and len(answered.queries) < self.config.min_answers:
             return None
         # The split depends on all queries ever asked, so that new answers cannot change it.
-        asked = self.feedback.store.queries.asked(self._project)
-        numbers = np.array([number for number, _, _ in asked], np.int64)
-        split = validation_split(((one, other) for _, one, other in asked), self.config.validation)
-        of_answers = np.array(split, np.int64)[np.searchsorted(numbers, answered.queries)]
-        if not (of_answers == TRAIN).any():
+        queries = self.feedback.store.queries.query_clips(self._project)
+        numbers = np.array([number for number, _, _ in queries], np.int64)
+        split = validation_split(
+            ((first, second) for _, first, second in queries), self.config.validation
+        )
+        answer_sets = np.array(split, np.int64)[np.searchsorted(numbers, answered.queries)]
+        if not (answer_sets == TRAIN).any():
             return None
-        reward, metrics = self._ongoing_fit.fit(answered, of_answers, agent)
-        shares = predicted_preferences(reward, answered.comparisons)
-        self._predicted = dict(zip(answered.queries.tolist(), shares.tolist(), strict=True))
+        reward, metrics = self._ongoing_fit.fit(answered, answer_sets, agent)
+        probabilities = predicted_preferences(reward, answered.comparisons)
+        self._predicted = dict(zip(answered.queries.tolist(), probabilities.tolist(), strict=True))
         return reward, replace(metrics, revision=revision, data=digest)
 
     def _publish(self, reward: RewardFunction, metrics: FitMetrics) -> None:
-        """Publish under a number that neither the folder nor the store has seen, and announce."""
+        """Publish a reward under a number that is new to folder and store, and announce it."""
         announced = (row.version for row in self._reports.rewards(self._project))
-        there = versions(self.publisher.synced)
-        latest = max(self._newest_in_folder, self.version)
-        newest = max(there, default=0)
-        if newest > latest:
+        in_folder = versions(self.publisher.synced)
+        last_own = max(self._newest_at_start, self.version)
+        newest_in_folder = max(in_folder, default=0)
+        if newest_in_folder > last_own:
             raise StorageError(
-                f"{self.publisher.synced}: expected none after {latest}, the last one of this "
-                f"service, got version {newest} of another service. Stop one of the two."
+                f"{self.publisher.synced}: expected version {last_own}, the last of this service, "
+                f"as the newest, got version {newest_in_folder} of another service. Stop one of "
+                "the two."
             )
-        number = max([*announced, *there], default=0) + 1
+        number = max([*announced, *in_folder], default=0) + 1
         published = to_json(metrics)
         self.publisher.publish(
-            reward, version=number, metrics=published, beside=self._ongoing_fit.save
+            reward, version=number, metrics=published, write_extra=self._ongoing_fit.save
         )
         self.version = number
         self._metrics = metrics
@@ -228,20 +233,22 @@ class _Service:
         self._announced = False
         held_out = "too few answers are held out to validate it"
         if metrics.accuracy is not None:
-            between = (metrics.low or 0.0, metrics.high or 1.0)
-            words = share_in_words(metrics.accuracy, between, metrics.decided, "validation answers")
-            held_out = f"accuracy {words}"
+            interval = (metrics.low or 0.0, metrics.high or 1.0)
+            share_text = share_in_words(
+                metrics.accuracy, interval, metrics.decided, "validation answers"
+            )
+            held_out = f"accuracy {share_text}"
         LOGGER.info("Version %d from %d answers: %s.", number, metrics.answers, held_out)
         if self.on_version:
             self.on_version(self.version, published)
         self._announce()
         try:
             self.sink.log(_numbers(metrics) | {"reward/version": number}, metrics.answers)
-        except OSError as error:  # a full disk; the version is out
+        except OSError as error:  # such as a full disk; the version is published all the same
             LOGGER.warning("The metrics of version %d were not written: %s.", number, error)
 
     def _announce(self) -> None:
-        """Announce the version to people, once, and cancel queries of old rewards."""
+        """Announce the version in the store, once, and cancel queries of old rewards."""
         metrics = self._metrics
         if self.version not in {row.version for row in self._reports.rewards(self._project)}:
             low = metrics.low
@@ -261,8 +268,8 @@ class _Service:
             if cancelled := queries.cancel(self._project, before_version=oldest):
                 LOGGER.info("Cancelled %d queries of rewards that are out of date.", cancelled)
         self._announced = True
-        shown = ("answers", "accuracy", "decided", "seconds")
-        fit = {name: getattr(metrics, name) for name in shown}
+        shown_metrics = ("answers", "accuracy", "decided", "seconds")
+        fit = {name: getattr(metrics, name) for name in shown_metrics}
         self._report_waiting(self.feedback.revision, **fit)
 
     def _on_epoch(self) -> None:
@@ -287,7 +294,7 @@ def _numbers(metrics: FitMetrics) -> dict[str, float]:
 
 
 def _digest(answered: Answered) -> str:
-    """Return a digest of answers, whatever their order."""
+    """Return a digest of the answers that does not depend on their order."""
     order = np.argsort(answered.queries)
     columns = (answered.queries, answered.comparisons.preference, answered.comparisons.weight)
     content = b"".join(np.ascontiguousarray(column[order]).tobytes() for column in columns)

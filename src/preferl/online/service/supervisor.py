@@ -67,14 +67,14 @@ class Program:
     """A command to run, and functions that tell whether it is up or lost.
 
     `is_up` gets the status that the program has written into the file that `PREFERL_STATUS_FILE`
-    names, if any, and the seconds since its start. `lost` gets these seconds; it returns why a
+    names, if any, and the seconds since its start. `failure` gets these seconds; it returns why a
     program counts as lost though it runs and was up, or None.
     """
 
     name: str
     command: tuple[str, ...]
     is_up: Callable[[Status | None, float], bool] = lambda _status, _age: True
-    lost: Callable[[float], str | None] = lambda _age: None
+    failure: Callable[[float], str | None] = lambda _age: None
 
 
 @final
@@ -316,7 +316,7 @@ class Supervisor:
             ended = f"status {code}" if code >= 0 else f"signal {-code}"
             return f"ended with {ended}: {running.last_line}"
         if running.is_up:
-            return running.program.lost(running.age)
+            return running.program.failure(running.age)
         late = running.age > self.config.start_seconds
         return f"is not up after {running.age:.1f} s: {running.last_line}" if late else None
 

@@ -1,4 +1,4 @@
-"""A policy that is replaced by a random one now and then, so that comparisons see more states."""
+"""Exploration: a random policy takes over now and then, so that queries show more states."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -73,8 +73,9 @@ class ExplorationPolicy:
         action_space: of random actions.
         rng: draws who acts and what random policies do.
         random_probability: that a draw chooses the random policy; 0 is the agent alone.
-        switch_probability: that an environment draws again at a step; 0 keeps the choice for
-            whole episodes, 1 draws at every step. At .5 a stretch lasts two steps or more.
+        switch_probability: probability that an environment draws again at a step; 0 keeps the
+            choice for whole episodes, 1 draws at every step. At .5 a choice lasts two steps or
+            more.
 
     Raises:
         ConfigError: a probability outside of [0, 1].
@@ -101,7 +102,7 @@ class ExplorationPolicy:
         """Return actions `[V, *act]` and the policy's next hidden state, by the convention of SB3.
 
         `V` is the leading axis of the observations `[V, *obs]`. Where `episode_start [V]` is true,
-        an episode begins, and it is drawn again who acts.
+        an episode begins, and the acting policy is drawn again.
         """
         actions, state = self.policy.predict(observation, state, episode_start, deterministic)
         environments = len(leaves(observation)[0])
@@ -154,6 +155,6 @@ def explore(
 
 
 def require_reset(agent: BaseAlgorithm) -> None:
-    """Let an algorithm begin with a reset, and let no window of its replay buffer reach across."""
+    """Let an algorithm begin with a reset; no window of its replay buffer may reach across it."""
     agent._last_obs = None
     end_replay(agent)

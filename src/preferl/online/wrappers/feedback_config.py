@@ -1,4 +1,4 @@
-"""Settings of what is asked about and how wrapped environments collect it."""
+"""Settings of queries, and of how wrapped environments collect the experience for them."""
 
 import warnings
 from collections.abc import Mapping
@@ -15,19 +15,19 @@ from preferl.registry import ACQUISITIONS, SAMPLERS
 
 LOGGER = get_logger(__name__)
 
-MOST_SHOWN: Final = 2.0
-"""Most times that each recorded step is shown on average without a warning. Above, clips repeat
-what others have shown, so that more answers teach less."""
+MAX_TIMES_SHOWN: Final = 2.0
+"""If each recorded step is shown more often than this on average, there is a warning: clips then
+repeat what others have shown, so that more answers teach less."""
 
 VariableLength = Literal["allow", "refuse"]
-"""What becomes of episodes of different length: a warning, once, or an error."""
+"""Whether episodes of different length give one warning, or an error."""
 
 
 class BeforeFirstReward(StrEnum):
     """The reward of steps until the first learned reward is there.
 
     It is zero, a bonus for new states (see `StateEntropyBonus`), or the environment's own reward,
-    which tells the agent what it is to learn from people.
+    from which the agent then learns instead of from people.
     """
 
     ZERO = "zero"
@@ -42,29 +42,30 @@ class QueryConfig:
     Attributes:
         segment_length: steps of a clip. 50 are one or two seconds of most tasks; the DRLHP paper
             shows that long.
-        sampler: "uniform" pairs, "informative" ones, about which members of the reward in use
-            disagree most, as in DRLHP, or another name of `preferl.registry.SAMPLERS`.
-            B-Pref's six are "uniform", "disagreement", "entropy", "k_center" (pairs that lie far
-            apart and from those asked before; also called "covering"), and
-            "k_center_disagreement" and "k_center_entropy", of the more informative half.
-        acquisition: what "informative" means: most variance over members of the pair's "logit",
-            "probability" (the DRLHP paper's) or "label", or most "entropy" of their answers.
-            B-Pref's names do not look at it.
-        oversampling: candidate pairs for each query: for all samplers but "uniform", and for one of
+        sampler: how pairs are chosen, a name of `preferl.registry.SAMPLERS`. "uniform" draws any
+            pairs; "informative" takes those about which members of the reward disagree most, as in
+            DRLHP. B-Pref's six samplers are "uniform", "disagreement", "entropy", "k_center" (pairs
+            that lie far from one another and from earlier ones; also called "covering"), and
+            "k_center_disagreement" and "k_center_entropy", which do so among the more informative
+            half.
+        acquisition: measure of "informative" pairs: the variance over members of the pair's
+            "logit", "probability" (as in the DRLHP paper) or "label", or the "entropy" of their
+            answers. B-Pref's samplers do not use it.
+        oversampling: candidate pairs for each query, for all samplers but "uniform", and for one of
             your own that does not say how many segments it wants. 10 as in B-Pref.
-        short: with "auto", all clips have as many steps, and shorter episodes are left out as long
-            as there are others; with "drop" always. With "pad", a clip may end early with its
-            episode, so that answers tell how good it is to go on, where the length of an episode
-            says how good it was. See `preferl.data.sample_segments`.
+        short: which clips are cut of episodes that are shorter than a clip. "drop" cuts none.
+            "auto" cuts some only if all episodes are too short. With "pad", a clip may end early
+            with its episode, so that answers can tell how good it is to go on; choose that where
+            longer episodes are better. See `preferl.data.sample_segments`.
         variable_length: "allow" episodes of different length, with one warning, or "refuse".
         buffer_steps: environment steps of the latest experience that clips are cut from; the
             oldest episodes go first.
-        states: record `info["state"]`, what it takes to draw steps again (see `RecordsStates`), for
-            clips of environments whose observations do not say all.
-        seed: of everything random.
+        states: record `info["state"]`, from which steps can be drawn again (see `RecordsStates`),
+            for environments whose observations do not suffice for that.
+        seed: seed of all random choices.
 
     Raises:
-        ConfigError: a number out of its range, or a word that is none of these.
+        ConfigError: a number is out of its range, or a word is not listed here.
     """
 
     segment_length: int = 50
@@ -83,7 +84,7 @@ class QueryConfig:
 
     @property
     def needs_members(self) -> bool:
-        """Whether the sampler asks where members disagree, which takes several."""
+        """Whether the sampler compares members of an ensemble, and so needs several."""
         by_variance = self.sampler == "informative" and self.acquisition != "entropy"
         return by_variance or self.sampler in ("disagreement", "k_center_disagreement")
 
@@ -94,13 +95,14 @@ class FeedbackConfig(QueryConfig):
 
     Attributes:
         before: reward of steps until the first learned reward is there.
-        max_pending: unanswered queries at a time; more are asked as they are answered. Few keep
-            queries fresh, many keep people busy.
-        max_queries: of the project in all, those of earlier runs included; None is no end.
+        max_pending: most unanswered queries at a time; further ones are asked as people answer. A
+            small number keeps queries up to date, a large one keeps people busy.
+        max_queries: most queries of the project, those of earlier runs included; None sets no
+            limit.
         ask_every: environment steps of experience for each query. None takes twice the length of
-            a clip, so that steps are shown about once; more spreads a budget over the run.
-        buffer_megabytes: the limit of the experience in memory, beside `buffer_steps`; pixels are
-            large.
+            a clip, so that steps are shown about once; a larger number spreads a budget over the
+            run.
+        buffer_megabytes: another limit of the experience in memory, since pixels are large.
         longest_piece: steps after which a running episode is handed over as if it had ended, so
             that tasks without an end are asked about, too.
         episode_every: seconds between whole episodes that the annotation page shows; None shows
@@ -163,11 +165,11 @@ class LengthGuard:
         self._variable = variable
         self.warned = self.differ = False
 
-    def check(self, shortest: int | None, longest: int, more: str = "") -> None:
+    def check(self, shortest: int | None, longest: int, remark: str = "") -> None:
         """Compare the lengths of the shortest episode that ended, if any, and of the longest.
 
         Raises:
-            DataError: their lengths differ, and that is refused; `more` ends the message.
+            DataError: their lengths differ, and that is refused; `remark` ends the message.
         """
         if self._variable is None or shortest is None or shortest >= longest:
             return
@@ -175,7 +177,7 @@ class LengthGuard:
         text = (
             f"Episodes differ in length ({shortest} to {longest} steps). Where an episode ends may "
             "tell the agent what its reward should: positive learned rewards favour survival, "
-            f"negative ones an early end.{more}"
+            f"negative ones an early end.{remark}"
         )
         if self._variable == "refuse":
             raise DataError(
@@ -188,7 +190,7 @@ class LengthGuard:
 
 @final
 class RepetitionGuard:
-    """Checks that experience has enough steps for so many clips; warns once if it has not."""
+    """Warns once if experience has too few steps for the clips of the queries."""
 
     def __init__(self, config: QueryConfig) -> None:
         self._config = config
@@ -198,28 +200,28 @@ class RepetitionGuard:
         """Check that the next queries, and all queries so far, show different steps.
 
         Args:
-            episodes: that the next queries are about.
-            queries: how many those are.
-            asked: queries in all, those included.
-            steps: recorded in all.
+            episodes: experience that the next queries are about.
+            queries: number of the next queries.
+            asked: number of all queries, the next ones included.
+            steps: number of all recorded steps.
         """
         if self.warned or not queries:
             return
         length = self._config.segment_length
         windows = windows_of(episodes, length, self._config.short)
-        different = int(windows.sum())
-        usable = int(episodes.lengths[windows > 0].sum())
-        times = 2 * length * max(queries / max(usable, 1), asked / max(steps, 1))
-        if different < 2 * queries:
-            shorter = int((episodes.lengths < length).sum())
+        distinct_windows = int(windows.sum())
+        usable_steps = int(episodes.lengths[windows > 0].sum())
+        shown_times = 2 * length * max(queries / max(usable_steps, 1), asked / max(steps, 1))
+        if distinct_windows < 2 * queries:
+            short_episodes = int((episodes.lengths < length).sum())
             text = (
-                f"{queries} queries show {2 * queries} clips, and there are {different} different "
-                f"ones of {length} steps ({shorter} of {len(episodes)} episodes are shorter): some "
-                "are shown again."
+                f"{queries} queries show {2 * queries} clips, and there are {distinct_windows} "
+                f"different ones of {length} steps ({short_episodes} of {len(episodes)} episodes "
+                "are shorter): some are shown again."
             )
-        elif times > MOST_SHOWN:
+        elif shown_times > MAX_TIMES_SHOWN:
             text = (
-                f"Clips repeat one another: each step is shown {times:.1f} times on average "
+                f"Clips repeat one another: each step is shown {shown_times:.1f} times on average "
                 f"({asked} queries, clips of {length} steps, {steps:,} steps recorded)."
             )
         else:

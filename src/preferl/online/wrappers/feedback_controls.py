@@ -1,4 +1,4 @@
-"""What the wrappers of all kinds of environments share; stable-baselines3 is not needed."""
+"""The methods that the wrappers of all kinds of environments share, without stable-baselines3."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from operator import setitem
@@ -54,7 +54,7 @@ class FeedbackControls:
 
     @property
     def reward_source(self) -> RewardSource:
-        """The reward of steps: "learned", "before" the first, or the "environment"'s own."""
+        """Which reward steps get: "learned", "before" the first one, or the "environment"'s own."""
         return self.core.computer.source
 
     @property
@@ -84,7 +84,7 @@ class FeedbackControls:
         self.core.computer.true_reward_forced = True
 
     def switch_to_learned_reward(self) -> None:
-        """Give the learned reward again, or until there is one the reward before the first."""
+        """Give the learned reward again; before the first one, what `before` says."""
         self.core.computer.true_reward_forced = False
 
     def pause_collecting(self) -> None:
@@ -103,7 +103,7 @@ class FeedbackControls:
             self.core.recording.resume()
 
     def save(self, seconds: float = 10.0) -> bool:
-        """Ask about everything recorded so far; return whether the queries were on disk in time.
+        """Ask the queries that are due so far; return whether they were on disk in time.
 
         Answers need no saving: they are on disk before they are acknowledged.
         """
@@ -141,13 +141,13 @@ class FeedbackControls:
     def _begin(
         self, observations: Any, infos: Sequence[dict[str, Any]], which: BoolArray | None = None
     ) -> None:
-        """Begin episodes where `which [V]` is true; warn once of states that clips will lack."""
+        """Begin episodes where `which [V]` is true; warn once if needed states are not recorded."""
         lost = self.queries is not None and not self.core.config.states
         if lost and not self._states_missed and any("state" in info for info in infos):
             self._states_missed = True
             LOGGER.warning(
                 'info["state"] is not recorded: clips that need it cannot be drawn. Pass '
-                "`states=True` to %s, or leave it if it is something else.",
+                "`states=True` to %s, unless that state has another purpose.",
                 type(self).__name__,
             )
         self.core.reset(observations, which, states=self._states(infos))
@@ -172,7 +172,7 @@ class FeedbackControls:
 
 
 def require_kind(env: Any, wrapper: object) -> None:
-    """Raise `ConfigError` unless `env` is what the wrapper is for, and name the wrapper that is."""
+    """Raise `ConfigError` unless the wrapper is for `env`; name the wrapper that is."""
     name = type(wrapper).__name__
     if isinstance(env, gymnasium.vector.VectorEnv):
         right = "FeedbackVectorEnv"

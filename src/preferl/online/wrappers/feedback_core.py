@@ -33,7 +33,7 @@ from preferl.training.publish import PublishedReward
 from preferl.training.reward_function import RewardFunction, relabel
 
 HAND_OVER_STEPS: Final = 200
-"""Least finished steps that are handed over together."""
+"""Fewest steps of ended episodes that are handed over to `on_episodes` together."""
 
 
 @final
@@ -41,20 +41,21 @@ HAND_OVER_STEPS: Final = 200
 class DeferredRewards:
     """The rewards of a rollout's steps, computed in large batches, at its end at the latest.
 
-    A reward computes a whole rollout in a few large products, and one that looks back encodes each
+    One large batch is faster than many small ones. And a reward that looks back then encodes each
     step once, not once for every window.
 
     Attributes:
         start: vector step with which the rollout began.
-        begins: `[V]` vector steps from there to the begin of the running episodes, 0 if earlier.
-        next: the first vector step that is not in `computed`.
-        reward: which computes the steps from there on; None where they get their reward at once.
-        computed: `[t, V]` rewards of the steps before, zeros where they got theirs at once.
+        episode_starts: `[V]` vector steps from `start` to the beginning of the running episodes, 0
+            for those that began earlier.
+        next_step: the first vector step that is not in `computed`.
+        reward: computes the steps from `next_step` on; None where steps get their reward at once.
+        computed: `[t, V]` rewards of the steps before; zeros for those that got them at once.
     """
 
     start: int
-    begins: IntArray
-    next: int
+    episode_starts: IntArray
+    next_step: int
     reward: RewardFunction | None = None
     computed: list[FloatArray] = field(default_factory=list)
 
@@ -71,11 +72,12 @@ class FeedbackCore:
 
     Attributes:
         recording: keeps the steps.
-        computer: decides which reward they get, and computes it.
+        computer: decides which reward the steps get, and computes it.
         queries: asks in the background; None where nothing is asked.
-        on_episodes: called with episodes to ask about; must return at once. `queries.put` where
-            there are `queries`.
-        returns: `[V]` sums of rewards given at once in the running episodes, or just over.
+        on_episodes: called with episodes to ask about; must return at once. It is `queries.put`
+            if there are `queries`.
+        returns: `[V]` sums of the rewards that the steps of the running episodes, or of one that
+            has just ended, got at once.
     """
 
     def __init__(
@@ -110,10 +112,11 @@ class FeedbackCore:
             transformed_space=transformed_space,
         )
         self.recording = Recording(self.computer.space, action_space, environments)
-        self.queries = self._asking(feedback, sampler, synthetic_preferences)
+        self.queries = self._query_worker(feedback, sampler, synthetic_preferences)
         if self.queries is not None and record:
             raise ConfigError(
-                "record: expected nothing to ask where experience is kept, got feedback."
+                "record: expected no feedback, since recorded episodes are kept for `take`, got "
+                "some. Pass feedback, or record=True, not both."
             )
         self.on_episodes = on_episodes if self.queries is None else self.queries.put
         self._record = record
@@ -128,7 +131,7 @@ class FeedbackCore:
         elif rewards is not None:
             self.computer.set_reward(rewards)
 
-    def _asking(
+    def _query_worker(
         self,
         feedback: StoredFeedback | None,
         sampler: PairSampler | None,
@@ -149,7 +152,8 @@ class FeedbackCore:
             )
         if sampler is not None or teacher is not None:
             raise ConfigError(
-                "feedback: expected where to ask, got none, and a sampler or teacher."
+                "feedback: expected a StoredFeedback for the queries of the given sampler or "
+                "teacher, got none. Pass `StoredFeedback(store, project)`."
             )
         return None
 
@@ -164,19 +168,19 @@ class FeedbackCore:
         self, observations: Any, which: BoolArray | None = None, *, states: Array | None = None
     ) -> None:
         """Begin episodes with `observations [V, *obs]` where `which [V]` is true, or everywhere."""
-        here = slice(None) if which is None else which
-        self.recording.begin(self._transformed(observations), which=which, states=states)
-        self.returns[here] = 0.0
+        environments = slice(None) if which is None else which
+        self.recording.begin(self._transformed(observations), environments=which, states=states)
+        self.returns[environments] = 0.0
         if self._deferred is not None:
-            self._deferred.begins[here] = self.steps_deferred
+            self._deferred.episode_starts[environments] = self.steps_deferred
 
     def begin_step(self, actions: Array) -> None:
         """Record the actions `[V, *act]` of a step that begins, and compute their rewards.
 
-        `RewardComputer.compute` says which reward that is. Rewards that are deferred are zero for
-        now, and `settle` computes them.
+        `RewardComputer.compute` decides which reward they get. Deferred rewards are zero for now;
+        `settle` computes them.
         """
-        if not self.recording.begun:
+        if not self.recording.has_begun:
             raise ConfigError("Call `reset()` before the first step.")
         self.recording.act(actions)
         deferred = self._deferred
@@ -188,7 +192,7 @@ class FeedbackCore:
             oldest_step = self.recording.time
         else:
             self._reward_now = np.zeros(len(self.returns), np.float32)
-            oldest_step = deferred.next
+            oldest_step = deferred.next_step
         self.recording.kept_from = oldest_step - _lookback(self.computer.reward)
 
     def finish_step(
@@ -203,15 +207,15 @@ class FeedbackCore:
     ) -> FloatArray:
         """Record the outcome of the actions; return their rewards, a new array `[V]`.
 
-        Learned rewards are float32; the environments' own are as exact as they were. Next
-        `observations [V, *obs]` are the last ones of episodes that are over; `rewards [V]` are the
-        environments' own. Until `reset` begins the next episode there, steps are not recorded and
-        their reward is zero.
+        The next `observations [V, *obs]` are an episode's final ones where it has ended, not those
+        of the next episode; `rewards [V]` are the environments' own. After an episode's end, steps
+        of its environment are not recorded, and get zero, until `reset` begins the next one.
+        Learned rewards are float32; the environments' own keep their precision.
         """
-        given = np.array(rewards if self._reward_now is None else self._reward_now)
-        given = given.astype(np.result_type(given, np.float32), copy=False)
-        given[self.recording.idle] = 0.0
-        self.returns += given
+        step_rewards = np.array(rewards if self._reward_now is None else self._reward_now)
+        step_rewards = step_rewards.astype(np.result_type(step_rewards, np.float32), copy=False)
+        step_rewards[self.recording.idle] = 0.0
+        self.returns += step_rewards
         transformed = self._transformed(observations)
         self.recording.advance(transformed, rewards, states=states, success=success)
         ended = ((terminated | truncated) & ~self.recording.idle).nonzero()[0]
@@ -221,10 +225,10 @@ class FeedbackCore:
             self._hand_over(max(HAND_OVER_STEPS, self.config.segment_length))
         self._length_guard.check(self.recording.lengths.shortest, self.recording.lengths.longest)
         self._vector_steps += 1
-        every = self.config.refresh_every
-        if every is not None and self._vector_steps % every == 0:
+        interval = self.config.refresh_every
+        if interval is not None and self._vector_steps % interval == 0:
             self.computer.refresh()
-        return given
+        return step_rewards
 
     def hand_over(self) -> None:
         """Hand over everything recorded so far; running episodes are cut."""
@@ -267,41 +271,45 @@ class FeedbackCore:
 
     def _deferred_rewards(self) -> FloatArray:
         """Compute the rewards that `settle` would return now, `[T, V]`."""
-        none = np.zeros((0, len(self.returns)), np.float32)
+        no_rewards = np.zeros((0, len(self.returns)), np.float32)
         if self._deferred is None:
-            return none
+            return no_rewards
         self._compute_deferred()
-        return np.concatenate([none, *self._deferred.computed])
+        return np.concatenate([no_rewards, *self._deferred.computed])
 
     def _compute_deferred(self) -> None:
         """Compute the deferred rewards of all steps so far, as relabelling computes them."""
         deferred = self._deferred
-        if deferred is None or deferred.next == self.recording.time:
+        if deferred is None or deferred.next_step == self.recording.time:
             return
-        steps = self.recording.time - deferred.next
+        steps = self.recording.time - deferred.next_step
         rewards = np.zeros((steps, len(self.returns)), np.float32)
         if deferred.reward is not None:
             lookback = _lookback(deferred.reward)
-            pieces, real = self.recording.since(deferred.next, lookback)  # real: [V, t]
+            pieces, is_step = self.recording.since(deferred.next_step, lookback)  # real: [V, t]
             if pieces is not None:
-                by_environment = np.zeros(real.shape, np.float32)
-                by_environment[real] = relabel(pieces, deferred.reward).rewards
+                by_environment = np.zeros(is_step.shape, np.float32)
+                by_environment[is_step] = relabel(pieces, deferred.reward).rewards
                 rewards = by_environment[:, -steps:].T
         deferred.computed.append(rewards)
-        deferred.next = self.recording.time
+        deferred.next_step = self.recording.time
 
     def _returns(self, deferred_rewards: FloatArray) -> FloatArray:
         """Return the learned returns of the running episodes, `[V]`, deferred rewards included."""
         if self._deferred is None:
             return self.returns
         steps = np.arange(len(deferred_rewards))[:, None]
-        of_episode = deferred_rewards.astype(float) * (steps >= self._deferred.begins)
+        of_episode = deferred_rewards.astype(float) * (steps >= self._deferred.episode_starts)
         return np.asarray(self.returns + of_episode.sum(axis=0))
 
     @property
-    def deferred_begins(self) -> IntArray:
+    def deferred_episode_starts(self) -> IntArray:
         """`[V]` vector steps from `defer` to where the running episodes began, 0 if earlier."""
-        return np.zeros(len(self.returns), int) if self._deferred is None else self._deferred.begins
+        return (
+            np.zeros(len(self.returns), int)
+            if self._deferred is None
+            else self._deferred.episode_starts
+        )
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state of recording, rewards and queries between two steps, for `restore`."""
@@ -332,18 +340,18 @@ class FeedbackCore:
 
     def close(self, seconds: float = 10.0, *closing: Callable[[], object]) -> None:
         """Hand over, stop threads in about so many seconds, and call `closing`, whatever fails."""
-        until = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds
         queries = self.queries
 
-        def left() -> float:  # at least a second for each
-            return max(until - time.monotonic(), 1.0)
+        def seconds_left() -> float:  # at least a second for each
+            return max(deadline - time.monotonic(), 1.0)
 
-        with ExitStack() as stack:  # the last first
+        with ExitStack() as stack:  # which calls the last callback first
             for close in closing:
                 stack.callback(close)
-            stack.callback(lambda: self.computer.close(left()))
+            stack.callback(lambda: self.computer.close(seconds_left()))
             if queries is not None:
-                stack.callback(lambda: queries.close(left()))
+                stack.callback(lambda: queries.close(seconds_left()))
             self.hand_over()
             if queries is not None and self.recording.collecting and queries.counts.waiting_steps:
                 queries.flush(seconds)

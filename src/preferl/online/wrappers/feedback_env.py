@@ -35,36 +35,36 @@ from preferl.store.stages import StateReader
 class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
     """Asks people about clips of its agent, and gives the agent the reward learned from answers.
 
-    Each step's info has `true_reward` (unless hidden), and as `reward_version` the version of its
-    reward, 0 for one that was not learned. An episode's last info has the sum of its rewards as
-    `learned_return`.
+    Each step's info has `true_reward` (unless hidden), and `reward_version`, the version of the
+    learned reward that the step got, else 0. An episode's last info has `learned_return`, the sum
+    of its rewards.
     The agent switches to a newer reward in `FeedbackCallback`, `refresh`, `set_reward`, or every
     `refresh_every` vector steps.
 
     Attributes:
         relabelled: a replay buffer, and the version of the reward that last relabelled all of it.
-        just_reset: no step was made since `reset`.
-        explored_steps: environment steps in which `FeedbackCallback` explored.
+        just_reset: whether no step was made since `reset`.
+        explored_steps: number of environment steps in which `FeedbackCallback` explored.
 
     Args:
-        venv: the environments. `VecNormalize` belongs outside of this wrapper, and `VecFrameStack`
-            inside, where an agent with a replay buffer awaits rewards.
+        venv: the environments. `VecNormalize` belongs outside of this wrapper. For an
+            agent with a replay buffer, `VecFrameStack` belongs inside.
         feedback: where queries go; None asks nothing.
-        rewards: folder of published rewards or its reader, one reward that stays, or None.
-        config: how it collects, and what comes before the first reward.
+        rewards: folder of published rewards or its reader, one fixed reward, or None.
+        config: how experience is collected, and the reward before the first learned one.
         record: keep experience for `take`, in place of asking about it.
-        **options: fields of `FeedbackConfig`, and of these:
+        **options: fields of `FeedbackConfig`, and the following:
 
             - `sampler`: a name, or a pair sampler of your own, instead of the config's.
             - `synthetic_preferences`: a teacher that answers in people's place, through the same
-              store; True is one that prefers the higher true return.
+              store; True takes a teacher that prefers the higher true return.
             - `transform`: what people and rewards see in place of an observation; works on the
               last axes. `transformed_space` is the space of such observations.
 
     Raises:
-        ConfigError: settings that are out of range or do not go together, or environments of
+        ConfigError: settings are out of range or contradict each other, or the environments are of
             another library.
-        SpaceError: observations or actions that are not arrays of one shape, or a reward made for
+        SpaceError: observations or actions are not arrays of one shape, or the reward was made for
             others.
     """
 
@@ -98,8 +98,8 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
     def set_reward(self, reward: WindowReward | AnyReward, *, version: int | None = None) -> None:
         """Use a reward, control or plain function of steps from the next step on.
 
-        Call it between rollouts, so that none mixes two. Its version is one more than the last by
-        default.
+        Call it between rollouts, so that none mixes two rewards. By default the version is one more
+        than the last.
 
         Raises:
             SpaceError: the reward was made for other observations or actions.
@@ -141,8 +141,10 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         self._complete_infos(infos, rewards.tolist(), version, ended)
         if len(ended):
             if deferred := self.core.steps_deferred:
-                begins = self.core.deferred_begins.tolist()
-                self._to_complete += [(infos[i], i, begins[i], deferred) for i in ended.tolist()]
+                episode_starts = self.core.deferred_episode_starts.tolist()
+                self._to_complete += [
+                    (infos[i], i, episode_starts[i], deferred) for i in ended.tolist()
+                ]
             self._begin(observations, present_infos(self.unwrapped, dones, infos), dones)
         # SB3 adds bootstrapped values to the rewards in place: they are new with each step.
         return _shallow_copy(observations), given, dones, infos
@@ -189,7 +191,7 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         self.just_reset = False
 
     def close(self, seconds: float = 10.0) -> None:
-        """Save what is to be asked, within so many seconds, and close the environments."""
+        """Store the queries that are due, within so many seconds, and close the environments."""
         self.core.close(seconds, self.venv.close)
 
 
@@ -207,14 +209,14 @@ class RecordsStates(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Puts a state from which a step can be drawn into `info["state"]` of steps and resets.
 
     With `states=True`, other wrappers record it with the steps, and `preferl.store` draws clips
-    from it: positions and speeds of MuJoCo with what each episode places elsewhere, or the `state`
-    of classic control and of other registered environments whose pictures depend on nothing else.
+    from it. In MuJoCo it has positions, speeds and what each episode places differently; in classic
+    control, and registered environments whose pictures depend on nothing else, it is their `state`.
     Any other environment made with `render_mode="rgb_array"` is drawn at each step, and the small
     picture is recorded (`preferl.store.stages.PICTURE_BYTES`). The environment may be reset here.
 
     Raises:
-        ConfigError: with the first reset, an environment with neither such a state nor pictures.
-            Those whose observations are pictures need none.
+        ConfigError: at the first reset, if the environment has neither such a state nor pictures.
+            Environments whose observations are pictures need no state.
 
     >>> env = RecordsStates(gymnasium.make("Pendulum-v1"))
     >>> observation, info = env.reset(seed=0)
@@ -240,7 +242,7 @@ class RecordsStates(gymnasium.Wrapper[Any, Any, Any, Any]):
 def present_infos(
     venv: VecEnv, dones: BoolArray, infos: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return the infos of present observations, `[V]`, after a step: of a reset if one came."""
+    """Return the infos `[V]` of the present observations: after an episode's end, of the reset."""
     return [venv.reset_infos[i] if done else infos[i] for i, done in enumerate(dones)]
 
 

@@ -63,7 +63,7 @@ class ExperienceBuffer:
         self._most_megabytes = megabytes
         self._length = segment_length
         self._arrivals: deque[Episodes] = deque()
-        self._fresh = 0  # the latest arrivals, from which no query was drawn
+        self._unused = 0  # the latest arrivals, from which no query was drawn
         self._megabytes = 0.0
         self._lock = threading.Lock()
         self.steps = self.steps_in = self.dropped_episodes = self.dropped_segments = 0
@@ -73,7 +73,7 @@ class ExperienceBuffer:
         megabytes = _megabytes(episodes)
         with self._lock:
             self._arrivals.append(episodes)
-            self._fresh += 1
+            self._unused += 1
             self.steps_in += episodes.steps
             self.steps += episodes.steps
             self._megabytes += megabytes
@@ -83,8 +83,8 @@ class ExperienceBuffer:
                 oldest = self._arrivals.popleft()
                 self.steps -= oldest.steps
                 self._megabytes -= _megabytes(oldest)
-                if len(self._arrivals) < self._fresh:
-                    self._fresh -= 1
+                if len(self._arrivals) < self._unused:
+                    self._unused -= 1
                     self.dropped_episodes += len(oldest)
                     self.dropped_segments += int((oldest.lengths // self._length).sum())
 
@@ -92,15 +92,15 @@ class ExperienceBuffer:
         """Return all experience of the buffer, and mark it as used; None if there is none."""
         with self._lock:
             arrivals = list(self._arrivals)
-            self._fresh = 0
+            self._unused = 0
         return join(arrivals) if arrivals else None
 
     def snapshot(self) -> dict[str, Any]:
         """Return what the buffer holds, and the counts, for `restore`."""
         with self._lock:
-            drawn = len(self._arrivals) - self._fresh
+            used = len(self._arrivals) - self._unused
             return {
-                "waiting": [(held, row < drawn) for row, held in enumerate(self._arrivals)],
+                "waiting": [(episodes, row < used) for row, episodes in enumerate(self._arrivals)],
                 "steps_in": self.steps_in,
                 "dropped": [self.dropped_episodes, self.dropped_segments],
             }
@@ -109,7 +109,7 @@ class ExperienceBuffer:
         """Hold what another buffer of these settings held."""
         for episodes, _ in snapshot["waiting"]:
             self.put(episodes)
-        self._fresh = sum(not drawn for _, drawn in snapshot["waiting"])
+        self._unused = sum(not was_used for _, was_used in snapshot["waiting"])
         self.steps_in = int(snapshot["steps_in"])
         self.dropped_episodes, self.dropped_segments = map(int, snapshot["dropped"])
 
@@ -182,14 +182,14 @@ class ProjectQueries:
         self._repetitions = RepetitionGuard(config)
         self._asked_by_others: int | None = None  # counted once more in the first round
         self._restored = False
-        self._counted = False
+        self._has_counted = False
         with suppress(StorageError):  # the first round counts
             self._asked_by_others = feedback.count_asked()
 
     def ask(self) -> str | None:
         """Ask as many queries as are due; return a reason if experience does not allow any."""
-        wanted = self._wanted()
-        if wanted <= 0:
+        due = self._queries_due()
+        if due <= 0:
             return None
         config = self._config
         length = config.segment_length
@@ -202,13 +202,11 @@ class ProjectQueries:
                 f"episodes: expected some of at least {length} steps (segment_length), got shorter "
                 'ones alone. Choose shorter clips, or pass short="pad".'
             )
-        self._repetitions.check(episodes, wanted, asked=self.asked + wanted, steps=steps)
-        candidates = max(
-            ceil(2 * wanted * config.oversampling), segments_wanted(self._sampler, wanted)
-        )
-        drawn = sample_segments(episodes, candidates, length, self._rng, short=config.short)
-        segments = distinct_clips(drawn)  # an agent that stands still does the same again
-        count = min(wanted, len(segments) * (len(segments) - 1) // 2)  # no pair twice
+        self._repetitions.check(episodes, due, asked=self.asked + due, steps=steps)
+        candidates = max(ceil(2 * due * config.oversampling), segments_wanted(self._sampler, due))
+        sampled = sample_segments(episodes, candidates, length, self._rng, short=config.short)
+        segments = distinct_clips(sampled)  # an agent that stands still does the same again
+        count = min(due, len(segments) * (len(segments) - 1) // 2)  # no pair twice
         if count:
             self.feedback.model_version = self.in_use()[1]
             pairs = self._sampler(segments, count, self._rng)[:count]  # never more than is left
@@ -232,31 +230,31 @@ class ProjectQueries:
         """Go on from the snapshot of an earlier run of the same settings."""
         self.asked = int(snapshot["asked"])
         self._rng = snapshot["rng"]
-        others = snapshot["asked_by_others"]
-        self._restored = others is not None
-        self._asked_by_others = others
+        asked_by_others = snapshot["asked_by_others"]
+        self._restored = asked_by_others is not None
+        self._asked_by_others = asked_by_others
         if self.script is not None and snapshot["answering"] is not None:
             self.script.rng = snapshot["answering"]
             self.script.given = int(snapshot["given"])
 
     def count(self) -> None:
         """Count the project's queries, once; those since a snapshot count as this run's."""
-        if self._counted:
+        if self._has_counted:
             return
         in_all = self.feedback.count_asked()
         if self._restored and self._asked_by_others is not None:
             self.asked = max(self.asked, in_all - self._asked_by_others)
         self._asked_by_others = in_all - self.asked
-        self._counted = True
+        self._has_counted = True
 
-    def _wanted(self) -> int:
+    def _queries_due(self) -> int:
         """Return how many queries to ask now."""
         config = self._config
         affordable = self.buffer.steps_in // (config.ask_every or 2 * config.segment_length)
-        wanted = affordable - self.asked
-        if wanted > 0 and config.max_queries is not None:  # other programs may have asked since
-            wanted = min(wanted, config.max_queries - self.feedback.count_asked(all_agents=True))
-        return wanted if wanted <= 0 else min(wanted, config.max_pending - self.feedback.pending)
+        due = affordable - self.asked
+        if due > 0 and config.max_queries is not None:  # other programs may have asked since
+            due = min(due, config.max_queries - self.feedback.count_asked(all_agents=True))
+        return due if due <= 0 else min(due, config.max_pending - self.feedback.pending)
 
 
 @final
@@ -270,33 +268,36 @@ class EpisodeDisplay:
     def __init__(self, feedback: StoredFeedback, every: float | None) -> None:
         self.showing = True
         self._feedback = feedback
-        self._every = every
-        self._latest: Episodes | None = None
+        self._interval = every
+        self._next_episode: Episodes | None = None
         self._shown_at = -np.inf
 
     def see(self, episodes: Episodes) -> None:
         """Keep the last of these episodes as the one to show next."""
         if self.showing:
-            self._latest = episodes[-1:]
+            self._next_episode = episodes[-1:]
 
     def show(self, *, steps: int, version: int) -> None:
         """Write the latest episode into the store, with the agent's steps, where that is due."""
-        latest = self._latest
-        too_early = self._every is None or time.monotonic() - self._shown_at < self._every
-        if latest is None or too_early:
+        episode = self._next_episode
+        too_early = self._interval is None or time.monotonic() - self._shown_at < self._interval
+        if episode is None or too_early:
             return
-        shown = [*leaves(latest.observations), *([] if latest.states is None else [latest.states])]
-        width = sum(leaf[0].nbytes for leaf in shown)
-        length = min(latest.steps, max(int(EPISODE_MEGABYTES * 2**20 / max(width, 1)), 1))
+        columns = [
+            *leaves(episode.observations),
+            *([] if episode.states is None else [episode.states]),
+        ]
+        width = sum(leaf[0].nbytes for leaf in columns)
+        length = min(episode.steps, max(int(EPISODE_MEGABYTES * 2**20 / max(width, 1)), 1))
         self._feedback.store.clips.put(
             self._feedback.project.id,
-            cut(latest, np.array([latest.steps - length]), length),
+            cut(episode, np.array([episode.steps - length]), length),
             kind="episode",
             detail={"env_steps": steps, "reward_version": version},
         )
         self._shown_at = time.monotonic()
-        if self._latest is latest:  # no newer one came meanwhile
-            self._latest = None
+        if self._next_episode is episode:  # no newer one came meanwhile
+            self._next_episode = None
 
 
 @final
@@ -392,12 +393,16 @@ class QueryWorker:
         """
         self._start()
         with self._wake:
-            wanted = self._hurry = self._rounds + 2  # the running round may have begun before
+            target_round = self._hurry = self._rounds + 2  # the running round may have begun before
             self._wake.notify_all()
-            if not self._wake.wait_for(lambda: self._rounds >= wanted or self._stopping, seconds):
+            if not self._wake.wait_for(
+                lambda: self._rounds >= target_round or self._stopping, seconds
+            ):
                 return False
-            done = self._rounds >= wanted or self._steps_seen == self._queries.buffer.steps_in
-        return done and self._problem in (None, self._lack)
+            is_flushed = (
+                self._rounds >= target_round or self._steps_seen == self._queries.buffer.steps_in
+            )
+        return is_flushed and self._problem in (None, self._lack)
 
     def close(self, seconds: float = 10.0) -> bool:
         """Stop asking, within so many seconds; returns whether the thread has ended by then."""
@@ -477,8 +482,8 @@ def build_sampler(
     def scores(segments: Segments) -> FloatArray | None:
         reward = in_use()
         several = isinstance(reward, Reward) and reward.members > 1  # one's own cannot disagree
-        known = several or isinstance(reward, RewardFunction)
-        return reward.scores(segments) if known else None
+        is_usable = several or isinstance(reward, RewardFunction)
+        return reward.scores(segments) if is_usable else None
 
     sampler: PairSampler = SAMPLERS.build(
         config.sampler,

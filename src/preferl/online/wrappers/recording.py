@@ -42,7 +42,7 @@ def zeros_of(space: spaces.Space[Any], axes: tuple[int, ...]) -> Observations:
 def require_recordable(
     observation_space: spaces.Space[Any], action_space: spaces.Space[Any]
 ) -> None:
-    """Raise `SpaceError` unless actions are arrays, and observations are, or a Dict of some."""
+    """Raise `SpaceError` unless actions are arrays, and observations arrays or a Dict of arrays."""
     zeros_of(observation_space, (0,))
     if isinstance(action_space, spaces.Dict):
         raise SpaceError(
@@ -68,11 +68,11 @@ class EpisodeLengths:
     longest: int = 0
 
     def end(self, length: int) -> None:
-        """Note an episode of so many steps that ended."""
+        """Take the length of an episode that ended into account."""
         self.shortest = length if self.shortest is None else min(self.shortest, length)
 
 
-class _Closed(NamedTuple):
+class _EndedEpisodes(NamedTuple):
     """Episodes that ended at the same vector step, `[K]` each."""
 
     environment: IntArray
@@ -83,7 +83,7 @@ class _Closed(NamedTuple):
     whole: BoolArray
 
 
-def _fitting(what: str, values: Any, recorded: Any) -> Any:
+def _fitting(name: str, values: Any, recorded: Any) -> Any:
     """Return `values [V, ...]` in the shape of a row of `recorded [rows, V, ...]`, per key.
 
     Raises:
@@ -95,18 +95,18 @@ def _fitting(what: str, values: Any, recorded: Any) -> Any:
         keys = sorted(values) if isinstance(values, Mapping) else f"a {type(values).__name__}"
         if not isinstance(values, Mapping) or not recorded.keys() <= values.keys():
             raise SpaceError(
-                f"{what}: expected the keys {sorted(recorded)}, as their space, got {keys}. {fix}"
+                f"{name}: expected the keys {sorted(recorded)}, as their space, got {keys}. {fix}"
             )
-        return {key: _fitting(f"{what}/{key}", values[key], part) for key, part in recorded.items()}
+        return {key: _fitting(f"{name}/{key}", values[key], part) for key, part in recorded.items()}
     values = np.asarray(values)
     shape = recorded.shape[1:]
     if _without_ones(values.shape) != _without_ones(shape):
         raise SpaceError(
-            f"{what}: expected shape {shape[1:]}, as their space, got {values.shape[1:]}. {fix}"
+            f"{name}: expected shape {shape[1:]}, as their space, got {values.shape[1:]}. {fix}"
         )
     if not keeps_values(values, recorded.dtype):
         raise SpaceError(
-            f"{what}: expected numbers of dtype {recorded.dtype}, as their space, got "
+            f"{name}: expected numbers of dtype {recorded.dtype}, as their space, got "
             f"{values.dtype} between {values.min()} and {values.max()}, which it cannot hold. "
             f"{fix}"
         )
@@ -118,22 +118,22 @@ def _finite(values: Any) -> bool:
     return array.dtype.kind != "f" or bool(np.isfinite(array).all())
 
 
-def _require_finite(what: str, values: Any) -> None:
+def _require_finite(name: str, values: Any) -> None:
     """Raise `DataError` for NaN or infinity in `values [V, ...]`, per key."""
     if isinstance(values, Mapping):
         for key, part in values.items():
-            _require_finite(f"{what}/{key}", part)
+            _require_finite(f"{name}/{key}", part)
     elif not _finite(values):
         rows = np.asarray(values).reshape(len(values), -1)
-        first = int(np.argmin(np.isfinite(rows).all(axis=1)))
+        environment = int(np.argmin(np.isfinite(rows).all(axis=1)))
         raise DataError(
-            f"{what} of environment {first}: expected finite numbers, got NaN or infinity. "
+            f"{name} of environment {environment}: expected finite numbers, got NaN or infinity. "
             "Check what its `reset` and `step` return."
         )
 
 
-def _kinds(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the shapes of a row and the types of the arrays that every recording has."""
+def _shapes_and_dtypes(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Return shape and dtype of a row of observations, actions and rewards."""
     return {
         name: map_observations(lambda array: (array.shape[1:], array.dtype), arrays[name])
         for name in STEPS[:3]
@@ -153,14 +153,17 @@ class Recording:
     over is not recorded until the next one begins. Spaces are those of one environment.
 
     Attributes:
-        collecting: whether episodes are kept for `take`; otherwise steps are only looked back on.
-        kept_from: vector step from which all stay, whether or not they were taken, for `windows`
-            and `since`; None keeps those alone that were not taken.
-        idle: `[V]` where no episode is running.
+        collecting: whether episodes are kept for `take`; otherwise steps only serve `windows` and
+            `since`.
+        kept_from: vector step from which `windows` and `since` need steps, whether or not they
+            were taken; None keeps only steps that were not taken.
+        idle: `[V]` true where no episode is running.
         time: vector steps since the beginning.
-        steps: collected since the beginning, of all environments together.
-        lengths: of the shortest and the longest episode. One that a reset gave up has not ended.
-        whole: `[K]` which episodes that were taken last are not pieces: nothing cut them.
+        steps: steps collected since the beginning, of all environments together.
+        lengths: lengths of the shortest and the longest episode. An episode that a reset cut short
+            has not ended.
+        whole: `[K]` true for episodes of the last `take` that are complete, false for pieces of
+            episodes that were cut.
 
     Raises:
         SpaceError: observations or actions that are not arrays of one shape.
@@ -176,9 +179,9 @@ class Recording:
     ) -> None:
         require_recordable(observation_space, action_space)
         axes = (max(capacity, 2), environments)
-        # The observation before a step is written as soon as it is known, so that row `_row`
-        # always holds the present one and no copy of it is needed. Other numbers are vector steps.
-        self._arrays: dict[str, Any] = {  # states and success join with the first of them
+        # Row `_row` always holds the present observations, so that no copy of them is needed. The
+        # numbers below are vector steps.
+        self._arrays: dict[str, Any] = {  # "states" and "success" are added when first given
             "observations": zeros_of(observation_space, axes),
             "actions": np.asarray(zeros_of(action_space, axes)),
             "rewards": np.zeros(axes, np.float32),
@@ -186,11 +189,11 @@ class Recording:
             "first": np.zeros(axes, bool),  # where it begins with that step
         }
         self.time = 0
-        self._first = 0  # vector step of the first row
-        self._open = np.zeros(environments, int)  # [V] the first step that was not taken
-        self._begun = np.zeros(environments, int)  # [V] where the running episode began
+        self._first_time = 0  # vector step of the first row
+        self._untaken_from = np.zeros(environments, int)  # [V] the first step that was not taken
+        self._episode_start = np.zeros(environments, int)  # [V] where the running episode began
         self.idle = np.ones(environments, bool)
-        self._closed: list[_Closed] = []
+        self._ended_episodes: list[_EndedEpisodes] = []
         self.collecting = True
         self.kept_from: int | None = None
         self.steps = 0
@@ -198,7 +201,7 @@ class Recording:
         self.whole = np.zeros(0, bool)
 
     @property
-    def begun(self) -> bool:
+    def has_begun(self) -> bool:
         """Whether any episode has ever begun."""
         return self.lengths.longest > 0 or not self.idle.all()
 
@@ -216,31 +219,31 @@ class Recording:
     @property
     def finished_steps(self) -> int:
         """Steps of ended episodes that were not taken yet."""
-        return sum(int((closed.end - closed.start).sum()) for closed in self._closed)
+        return sum(int((closed.end - closed.start).sum()) for closed in self._ended_episodes)
 
     @property
     def pending(self) -> IntArray:
         """`[V]` steps of the running episodes that were not taken yet."""
-        return np.where(self.idle, 0, self.time - self._open) * self.collecting
+        return np.where(self.idle, 0, self.time - self._untaken_from) * self.collecting
 
     def begin(
         self,
         observations: Any = None,
         *,
-        which: BoolArray | None = None,
+        environments: BoolArray | None = None,
         states: Array | None = None,
     ) -> None:
-        """Begin episodes where `which [V]` is true, or everywhere; running ones there are cut.
+        """Begin episodes where `environments [V]` is true, or everywhere; cut running ones there.
 
-        Their first `observations [V, *obs]` are None where `advance` gave them already.
+        `observations [V, *obs]` are their first ones; None if `advance` has written them already.
         """
-        self.cut(which)
+        self.cut(environments)
         if observations is not None:
-            self._see(observations, states, which)
-        here = slice(None) if which is None else which
-        self._open[here] = self._begun[here] = self.time
-        self.idle[here] = False
-        self._arrays["first"][self._row, here] = True
+            self._write_observations(observations, states, environments)
+        rows = slice(None) if environments is None else environments
+        self._untaken_from[rows] = self._episode_start[rows] = self.time
+        self.idle[rows] = False
+        self._arrays["first"][self._row, rows] = True
 
     def act(self, actions: Array) -> None:
         """Write the actions `[V, *act]` of the step that begins."""
@@ -265,32 +268,35 @@ class Recording:
         if success is not None:
             self._column("success", success)[self._row] = success
         elif "success" in self._arrays:
-            self._arrays["success"][self._row] = False  # not what was in this row before
+            self._arrays["success"][self._row] = False  # replaces an earlier value of this row
         if self._row + 1 == self.capacity:
             self._drop()
         if self._row + 1 == self.capacity:
             self._double()
         self.time += 1
         self._arrays["first"][self._row] = False
-        self._see(observations, states)
-        running = np.where(self.idle, 0, self.time - self._begun)
+        self._write_observations(observations, states)
+        running = np.where(self.idle, 0, self.time - self._episode_start)
         self.lengths.longest = max(self.lengths.longest, int(running.max()))
         if self.collecting:
             self.steps += len(self.idle) - int(np.count_nonzero(self.idle))
 
     def end(self, ended: IntArray, terminated: BoolArray, final: Observations) -> None:
-        """End episodes of environments `ended [K]` by their rules, if `terminated`, or by time."""
-        self.lengths.end(int((self.time - self._begun[ended]).min()))
-        self._close(ended, terminated, final, self._open[ended] == self._begun[ended])
+        """End the episodes of environments `ended [K]`: `terminated [K]`, else by a time limit."""
+        self.lengths.end(int((self.time - self._episode_start[ended]).min()))
+        whole = self._untaken_from[ended] == self._episode_start[ended]
+        self._close(ended, terminated, final, whole)
         self.idle[ended] = True
 
-    def cut(self, which: BoolArray | None = None) -> None:
-        """Close the running episodes here; their later steps count as new episodes."""
-        ended = np.flatnonzero((self.pending > 0) & (True if which is None else which))
+    def cut(self, environments: BoolArray | None = None) -> None:
+        """Cut the running episodes; their later steps count as new episodes."""
+        ended = np.flatnonzero(
+            self.pending > 0 if environments is None else (self.pending > 0) & environments
+        )
         if len(ended):
             present = take(self._arrays["observations"], (self._row, ended))
-            no = np.zeros(len(ended), bool)
-            self._close(ended, no, present, no)
+            not_terminated = np.zeros(len(ended), bool)
+            self._close(ended, not_terminated, present, not_terminated)
 
     def pause(self) -> None:
         """Stop collecting; running episodes are cut."""
@@ -300,82 +306,84 @@ class Recording:
     def resume(self) -> None:
         """Collect again, from the current observations."""
         self.collecting = True
-        self._open[:] = self.time
+        self._untaken_from[:] = self.time
 
     def windows(self, length: int) -> tuple[Observations, Array, BoolArray]:
-        """Return the last `length` steps of running episodes, as far as they are kept.
+        """Return the observations and actions of the last `length` steps of running episodes.
 
-        These are windows `[V, H, ...]` and a mask `[V, H]`, true at the last step everywhere.
+        These are windows `[V, H, ...]` and a mask `[V, H]`, false where no step is kept; it is
+        always true at the last step.
         """
         if length == 1:  # without a copy
-            present = map_observations(lambda array: array[:, None], self.present)
+            observations = map_observations(lambda array: array[:, None], self.present)
             actions = self._arrays["actions"][self._row, :, None]
-            return present, actions, np.ones((len(self.idle), 1), bool)
+            return observations, actions, np.ones((len(self.idle), 1), bool)
         times = np.arange(self.time + 1 - length, self.time + 1)
-        mask = (times >= self._begun[:, None]) & (times >= self._first)  # [V, H]
+        mask = (times >= self._episode_start[:, None]) & (times >= self._first_time)  # [V, H]
         mask[:, -1] = True
-        where = np.maximum(times - self._first, 0)[None], np.arange(len(self.idle))[:, None]
-        return take(self._arrays["observations"], where), self._arrays["actions"][where], mask
+        index = np.maximum(times - self._first_time, 0)[None], np.arange(len(self.idle))[:, None]
+        return take(self._arrays["observations"], index), self._arrays["actions"][index], mask
 
     def since(self, time: int, lookback: int = 0) -> tuple[Episodes | None, BoolArray]:
         """Return all steps from a vector step on, and up to `lookback` before them.
 
-        The steps are pieces of episodes, one environment after another; None without any. With them
-        comes a mask `[V, t]`, true where an environment made a step. Its last columns are the steps
-        from `time` on.
+        Returns:
+            Pieces of episodes, one environment after another, or None if there are none; and a mask
+            `[V, t]` that is true where an environment made a step. The mask's last columns are the
+            steps from `time` on.
         """
-        rows = slice(max(time - lookback - self._first, 0), self._row)
+        rows = slice(max(time - lookback - self._first_time, 0), self._row)
 
         def by_environment(array: Array) -> Array:  # to [V, t, ...]
             return np.ascontiguousarray(np.swapaxes(array[rows], 0, 1))
 
-        real = by_environment(self._arrays["real"])
-        if not real.any():
-            return None, real
-        begins = by_environment(self._arrays["first"])
-        acting = np.flatnonzero(real.any(axis=1))
-        begins[acting, real[acting].argmax(axis=1)] = True  # or it began before these rows
-        count = int(np.count_nonzero(real))
-        lengths = np.diff(np.append(np.flatnonzero(begins[real]), count))
-        observations = take(map_observations(by_environment, self._arrays["observations"]), real)
+        is_step = by_environment(self._arrays["real"])
+        if not is_step.any():
+            return None, is_step
+        is_first = by_environment(self._arrays["first"])
+        active = np.flatnonzero(is_step.any(axis=1))
+        is_first[active, is_step[active].argmax(axis=1)] = True  # or it began before these rows
+        count = int(np.count_nonzero(is_step))
+        lengths = np.diff(np.append(np.flatnonzero(is_first[is_step]), count))
+        observations = take(map_observations(by_environment, self._arrays["observations"]), is_step)
         pieces = Episodes(
             observations=observations,
-            actions=by_environment(self._arrays["actions"])[real],
-            rewards=by_environment(self._arrays["rewards"])[real],
+            actions=by_environment(self._arrays["actions"])[is_step],
+            rewards=by_environment(self._arrays["rewards"])[is_step],
             terminated=np.zeros(count, bool),
             final_observations=take(observations, np.cumsum(lengths) - 1),
             lengths=lengths,
         )
-        return pieces, real
+        return pieces, is_step
 
     def take(self, *, unfinished: Literal["keep", "cut"] = "keep") -> Episodes | None:
         """Copy out the episodes that ended since the last call, in the order in which they ended.
 
-        `unfinished` "keep" leaves running episodes for later; "cut" gives their steps so far, not
-        terminated, and counts the rest as new episodes.
+        With `unfinished="keep"`, running episodes are left for later calls. With "cut", their steps
+        so far are returned, not terminated, and the rest counts as new episodes.
 
         Raises:
             DataError: the environments gave NaN or infinite numbers while nothing was collected.
         """
         if unfinished == "cut":
             self.cut()
-        if not self._closed:
+        if not self._ended_episodes:
             self.whole = self.whole[:0]
             return None
-        parts = zip(*self._closed, strict=True)
-        joined = (map_observations(lambda *a: np.concatenate(a), *part) for part in parts)
-        closed = _Closed(*joined)
-        self._closed = []
+        columns = zip(*self._ended_episodes, strict=True)
+        joined = (map_observations(lambda *a: np.concatenate(a), *column) for column in columns)
+        closed = _EndedEpisodes(*joined)
+        self._ended_episodes = []
         self.whole = closed.whole
         lengths = closed.end - closed.start
         ends = np.cumsum(lengths)
-        before = closed.start - self._first - (ends - lengths)
-        rows = np.arange(ends[-1]) + np.repeat(before, lengths)
-        where = (rows, np.repeat(closed.environment, lengths))
+        shift = closed.start - self._first_time - (ends - lengths)
+        rows = np.arange(ends[-1]) + np.repeat(shift, lengths)
+        index = (rows, np.repeat(closed.environment, lengths))
         terminated = np.zeros(len(rows), bool)
         terminated[ends - 1] = closed.terminated
         arrays = self._arrays
-        steps = {name: take(arrays[name], where) for name in STEPS if name in arrays}
+        steps = {name: take(arrays[name], index) for name in STEPS if name in arrays}
         final = map_observations(
             lambda f, o: f.astype(o.dtype, copy=False),
             closed.final_observations,
@@ -391,12 +399,12 @@ class Recording:
         return {
             **{name: take(arrays[name], rows) if name in arrays else None for name in STEPS},
             "row": self._row,
-            "open": self._open - self._first,
-            "begun": self._begun - self._first,
+            "open": self._untaken_from - self._first_time,
+            "begun": self._episode_start - self._first_time,
             "idle": self.idle,
             "closed": [
-                (here, start - self._first, end - self._first, *rest)
-                for here, start, end, *rest in self._closed
+                (environment, start - self._first_time, end - self._first_time, *others)
+                for environment, start, end, *others in self._ended_episodes
             ],
             "steps": self.steps,
             "lengths": [self.lengths.shortest, self.lengths.longest],
@@ -405,40 +413,42 @@ class Recording:
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Go on from the snapshot of another recording of the same environments."""
         self.time = int(snapshot["row"])
-        self._first = 0
+        self._first_time = 0
         self.kept_from = None
         self.steps = int(snapshot["steps"])
         self.lengths = EpisodeLengths(*snapshot["lengths"])
-        self._open[:] = snapshot["open"]
-        self._begun[:] = snapshot["begun"]
+        self._untaken_from[:] = snapshot["open"]
+        self._episode_start[:] = snapshot["begun"]
         self.idle[:] = snapshot["idle"]
-        self._closed = [_Closed(*closed) for closed in snapshot["closed"]]
+        self._ended_episodes = [_EndedEpisodes(*closed) for closed in snapshot["closed"]]
         # Of steps before now, only those of the running episodes are looked back on.
         time = np.arange(self._row + 1)[:, None]
         steps = {name: snapshot[name] for name in STEPS if snapshot.get(name) is not None}
-        expected = _kinds(self._arrays)
-        kinds = _kinds(steps)
-        if kinds != expected:
+        expected = _shapes_and_dtypes(self._arrays)
+        saved_arrays = _shapes_and_dtypes(steps)
+        if saved_arrays != expected:
             raise CheckpointError(
-                f"recording: expected {expected}, got {kinds}. Build the environments as they "
-                "were built when the run began."
+                f"recording: expected {expected}, got {saved_arrays}. Build the environments as "
+                "they were built when the run began."
             )
         self._arrays = {
-            "real": (time >= self._begun) & ~self.idle,
-            "first": (time == self._begun) & ~self.idle,
+            "real": (time >= self._episode_start) & ~self.idle,
+            "first": (time == self._episode_start) & ~self.idle,
             **steps,
         }
         self._double()
 
-    def _see(self, observations: Any, states: Array | None, which: BoolArray | None = None) -> None:
-        """Write current observations `[V, *obs]` where `which` is true; everywhere by default."""
-        here = slice(None) if which is None else which
+    def _write_observations(
+        self, observations: Any, states: Array | None, environments: BoolArray | None = None
+    ) -> None:
+        """Write current observations `[V, *obs]` in some environments; in all by default."""
+        rows = slice(None) if environments is None else environments
         observations = _fitting("observations", observations, self._arrays["observations"])
         if self.collecting:
             _require_finite("observations", observations)
 
         def write(array: Array, value: Array) -> None:
-            array[self._row, here] = value[here]
+            array[self._row, rows] = value[rows]
 
         map_observations(write, self._arrays["observations"], observations)
         if states is not None:
@@ -455,7 +465,7 @@ class Recording:
     @property
     def _row(self) -> int:
         """The row of the present."""
-        return self.time - self._first
+        return self.time - self._first_time
 
     def _double(self) -> None:
         def doubled(array: Array) -> Array:
@@ -469,18 +479,20 @@ class Recording:
     ) -> None:
         if self.collecting:
             end = np.full(len(ended), self.time)
-            self._closed.append(_Closed(ended, self._open[ended], end, terminated, final, whole))
-        self._open[ended] = self.time
+            self._ended_episodes.append(
+                _EndedEpisodes(ended, self._untaken_from[ended], end, terminated, final, whole)
+            )
+        self._untaken_from[ended] = self.time
 
     def _drop(self, at_least: float = 0.5) -> None:
-        """Drop the first rows that are not needed any more, if they are such a share of all."""
-        needed = [self.time, *(int(closed.start.min()) for closed in self._closed)]
+        """Drop the first rows that nothing needs, if they are at least this share of all rows."""
+        needed_times = [self.time, *(int(closed.start.min()) for closed in self._ended_episodes)]
         if self.kept_from is not None:
-            needed.append(self.kept_from)
+            needed_times.append(self.kept_from)
         if self.collecting:
-            needed.append(int(np.where(self.idle, self.time, self._open).min()))
-        rows = min(needed) - self._first
-        if rows <= 0 or rows < at_least * self._row:  # moving the rest costs more than these
+            needed_times.append(int(np.where(self.idle, self.time, self._untaken_from).min()))
+        rows = min(needed_times) - self._first_time
+        if rows <= 0 or rows < at_least * self._row:  # else moving rows would cost too much
             return
 
         def shift(array: Array) -> None:
@@ -488,4 +500,4 @@ class Recording:
 
         for array in self._arrays.values():
             map_observations(shift, array)
-        self._first += rows
+        self._first_time += rows

@@ -25,11 +25,11 @@ def replay_of(algorithm: BaseAlgorithm) -> ReplayBuffer | None:
 
 
 def end_replay(algorithm: BaseAlgorithm) -> None:
-    """Mark the newest step of a replay buffer as a cut, across which no window reaches."""
+    """Mark the newest step of a replay buffer as a cut, so that no window reaches across it."""
     buffer = replay_of(algorithm)
     if buffer is not None and buffer.size():
         last = (buffer.pos - 1) % buffer.buffer_size
-        # A time limit, not an end: values are still bootstrapped across it.
+        # Marked as a time limit, not a termination, so that values are still bootstrapped.
         buffer.timeouts[last] = np.where(buffer.dones[last] > 0, buffer.timeouts[last], 1)
         buffer.dones[last] = 1
 
@@ -106,19 +106,19 @@ def relabel_replay(
 ) -> None:
     """Relabel an SB3 buffer in place.
 
-    Windows of a reward with context follow time, not the position in the ring: they end where
-    episodes begin and where the oldest step meets the newest. A reward without context gets steps
-    in order, and no windows are made. What SB3 changes on the way in is undone first: Box actions
-    are stored in [-1, 1], images with channels first.
+    Windows of a reward with context follow time, not positions in the ring buffer: they reach
+    neither across the beginning of an episode nor from the oldest step to the newest. A reward
+    without context gets steps in order, and no windows are made. First, changes that SB3 makes when
+    it stores steps are undone: it scales Box actions to [-1, 1], and puts channels of images first.
 
     Args:
-        buffer: plain or of dictionaries, full or not.
-        reward: the new one; a plain function gets observations as the buffer holds them.
-        chunk: windows per call. 4096 keeps a window of 100 steps of 30 numbers below 50 MB.
+        buffer: a plain buffer or one of dictionaries, full or not.
+        reward: the new reward; a plain function gets observations as the buffer holds them.
+        chunk: windows per call. 4096 keeps windows of 100 steps of 30 numbers below 50 MB.
 
     Raises:
-        ConfigError: a buffer that keeps too little (`optimize_memory_usage`, hindsight goals),
-            or a chunk below 1.
+        ConfigError: the buffer cannot be relabelled (`optimize_memory_usage`, hindsight goals), or
+            `chunk` is below 1.
         SpaceError: the reward was made for other observations or actions.
     """
     require_relabelling(buffer)
@@ -147,7 +147,7 @@ def relabel_replay(
 
 
 def _starts(dones: Array) -> IntArray:
-    """Find where each step's episode begins, environments laid end to end: `[t, V]` to `[V*t]`."""
+    """Return the row at which each step's episode begins, `[V * t]`, from dones `[t, V]`."""
     size, environments = dones.shape
     begins = np.concatenate([np.ones((1, environments), bool), dones[:-1]])
     start = np.maximum.accumulate(np.where(begins, np.arange(size)[:, None], 0), axis=0)
@@ -157,7 +157,7 @@ def _starts(dones: Array) -> IntArray:
 def _observations(
     buffer: ReplayBuffer, space: spaces.Space[Any], where: tuple[IntArray, IntArray]
 ) -> Observations:
-    """Return observations `[B, H, *obs]` as the reward's space has them."""
+    """Return observations `[B, H, *obs]` in the layout of the reward's space."""
 
     def restored(values: Array, part: spaces.Space[Any], held: spaces.Space[Any]) -> Array:
         if part == held:

@@ -51,8 +51,9 @@ Transform = Callable[[Any], Any]
 """Maps observations `[..., *obs]` of the environment to those that are recorded and rewarded."""
 
 Rewards = Path | str | PublishedReward | WindowReward | AnyReward | None
-"""A folder of published rewards or its reader; a reward that stays, which is learned, a control, or
-a plain function of observations and actions; or None."""
+"""Where steps get their rewards: from the newest reward in a folder of published ones (or its
+reader); from one reward, which is learned, a control, or a plain function of observations and
+actions; or None."""
 
 
 @final
@@ -84,8 +85,9 @@ def for_spaces(
     """Return a reward for these spaces: one that reads them, a control, or a function of steps.
 
     Raises:
-        ModelError: a reward model, or a function of something else than observations and actions.
-        SpaceError: a reward that was made for other spaces.
+        ModelError: the reward is a reward model, or a function of other arguments than observations
+            and actions.
+        SpaceError: the reward was made for other spaces.
     """
     if isinstance(reward, RewardModel):
         raise ModelError(
@@ -109,32 +111,34 @@ def for_spaces(
 
 
 def space_after(
-    space: spaces.Space[Any], transform: Transform | None, given: spaces.Space[Any] | None
+    space: spaces.Space[Any],
+    transform: Transform | None,
+    transformed_space: spaces.Space[Any] | None,
 ) -> spaces.Space[Any]:
-    """Return the space after a transform, as `given` by its author and checked on examples."""
-    if transform is None and given is None:
+    """Return the space after a transform, which its author gives; check the transform on zeros."""
+    if transform is None and transformed_space is None:
         return space
-    if transform is None or given is None:
-        alone = "a space" if transform is None else "a function"
+    if transform is None or transformed_space is None:
+        present = "a space" if transform is None else "a function"
         raise ConfigError(
-            f"transform and transformed_space: expected both or neither, got {alone} alone."
+            f"transform and transformed_space: expected both or neither, got {present} alone."
         )
     for axes in ((1,), (1, 2)):
-        expected = _shapes(zeros_of(given, axes))
+        expected = _shapes(zeros_of(transformed_space, axes))
         cause = None
         try:
             transformed = _shapes(transform(zeros_of(space, axes)))
-        except Exception as error:  # a function of somebody else fails in whichever way it likes
+        except Exception as error:  # a user's function may raise anything
             transformed = f"{type(error).__name__}: {error}"
             cause = error
         if transformed != expected:
             raise SpaceError(
-                f"what the transform gives: expected shape {expected}: that of transformed_space "
+                f"result of the transform: expected shape {expected}, that of transformed_space "
                 f"behind any number of axes, here {axes}, got {transformed}. Let it work on the "
                 "last axes, as in `lambda o: o[..., :3]`, `o.reshape(*o.shape[:-2], -1)` or "
                 "`np.swapaxes(o, -1, -2)`."
             ) from cause
-    return given
+    return transformed_space
 
 
 def _shapes(observations: Any) -> Any:
@@ -142,7 +146,8 @@ def _shapes(observations: Any) -> Any:
 
 
 RewardSource = Literal["learned", "before", "environment"]
-"""Where the rewards of steps come from; "before" is what comes before the first learned one."""
+"""Where the rewards of steps come from; "before" stands for zero or a bonus until there is a
+learned reward."""
 
 Windows = Callable[[int], tuple[Observations, Array, BoolArray]]
 """The last `H` steps up to the present one, `[V, H, ...]`, and a mask `[V, H]` of real ones."""
@@ -152,14 +157,14 @@ Windows = Callable[[int], tuple[Observations, Array, BoolArray]]
 class RewardComputer:
     """Decides which reward the steps of `V` environments get, and computes it.
 
-    Spaces are those of one environment. A reader of published rewards that does not yet read in
-    the background does so until `close`.
+    Spaces are those of one environment. A reader of published rewards reads in the background
+    until `close`.
 
     Attributes:
-        space: of observations after the transform.
-        reward: the learned one in use; None before the first.
-        version: of that reward; 0 before the first.
-        reader: of published rewards, from which newer ones come; None where the reward stays.
+        space: space of observations after the transform.
+        reward: the learned reward in use; None before the first.
+        version: version of that reward; 0 before the first.
+        reader: reads newer published rewards; None if the reward is fixed.
         true_reward_forced: whether steps get the environment's own reward, whatever is learned.
     """
 
@@ -186,7 +191,7 @@ class RewardComputer:
 
     @property
     def source(self) -> RewardSource:
-        """Which reward steps get: a learned one, that before the first, or the environment's."""
+        """Which reward steps get: the learned one, zero or a bonus before it, or the true one."""
         if not self.true_reward_forced and self.reward is not None:
             return "learned"
         if self.true_reward_forced or self._before == BeforeFirstReward.ENVIRONMENT:
@@ -207,7 +212,7 @@ class RewardComputer:
 
     @property
     def deferrable(self) -> RewardFunction | None:
-        """The reward that steps have now, if it can compute those of a whole rollout at its end."""
+        """The reward that steps get now, if it can compute whole rollouts; else None."""
         reward = self.reward if self.source == "learned" else None
         return reward if isinstance(reward, RewardFunction) else None
 
@@ -235,14 +240,15 @@ class RewardComputer:
         return computed
 
     def set_reward(self, reward: WindowReward | AnyReward, *, version: int | None = None) -> None:
-        """Use a reward that stays from the next step on; see `FeedbackVecEnv.set_reward`."""
+        """Use one fixed reward from the next step on; see `FeedbackVecEnv.set_reward`."""
         self._use(reward, self.version + 1 if version is None else version)
         self.reader = None
 
     def follow(self, rewards: Path | str | PublishedReward, *, announce: bool) -> None:
         """Use the newest of published rewards, here and at each `refresh`.
 
-        `announce` writes the spaces beside them, for whoever fits rewards.
+        With `announce`, the environment's spaces are written there, for the program that fits
+        rewards.
         """
         if not isinstance(rewards, PublishedReward):
             rewards = PublishedReward(rewards)
@@ -252,7 +258,7 @@ class RewardComputer:
         if announce:
             write_spaces(rewards.synced, self.space, self._spaces[1])
         if not rewards.watched:
-            self._watched = rewards.watch()  # last, so that no thread outlives a refusal
+            self._watched = rewards.watch()  # last, so that no thread is left after an error
 
     def refresh(self, *, wait: bool = False) -> bool:
         """Switch to the newest reward, see `FeedbackControls`; one of other spaces is refused."""
@@ -266,7 +272,7 @@ class RewardComputer:
         return True
 
     def snapshot(self) -> dict[str, Any]:
-        """Return which reward is in use, and the states that the bonus remembers, for `restore`."""
+        """Return which reward is in use, and the state of the bonus, for `restore`."""
         return {
             "source": None if self.reader is None else self.reader.snapshot(),
             "bonus": self._bonus.snapshot(),

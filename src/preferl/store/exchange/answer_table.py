@@ -1,6 +1,6 @@
-"""The table of answers as it leaves a store and comes back: columns, checks, and rows of a store.
+"""The table of answers that a store exports and imports: columns, checks, and rows of a store.
 
-It has one row for each answer that was ever given, also retracted and changed ones.
+It has one row for each answer that was ever given, retracted and changed ones included.
 """
 
 import hashlib
@@ -58,10 +58,10 @@ COLUMNS: Final[Mapping[str, Cell]] = {
     "asked_at": "number",
     "query_detail": "json",
 }
-"""Names and what they hold, in order."""
+"""Names and kinds of the columns, in order."""
 
 OF_ANSWER: Final = tuple(name for name in COLUMNS if name in Answer.__table__.columns)
-"""Columns of an answer as they are in the store."""
+"""Columns that the table of answers in the store has, too."""
 
 OF_QUERY: Final = (
     *(name for name in COLUMNS if name in Query.__table__.columns and name not in OF_ANSWER),
@@ -79,10 +79,10 @@ NEEDED: Final = {"query", "annotator"} | {
 
 PURPOSES: Final = ("ask", "known", "repeat")  # nobody answers examples
 EXPORTED_AS: Final = "exported_as"
-"""Where the detail of a query from another store keeps the name that it had there."""
+"""Key in the detail of an imported query: the name that the query had in its first store."""
 
 BY: Final = "by"
-"""Where the detail of a retracted answer has who withdrew it."""
+"""Key in the detail of a retracted answer: the person who withdrew it."""
 
 QUERY_NAME: Final = re.compile(r"[0-9]+-[0-9a-f]{8}")
 LATEST_TIME: Final = 253_402_300_799.0
@@ -90,7 +90,7 @@ LATEST_TIME: Final = 253_402_300_799.0
 
 
 class ImportReport(NamedTuple):
-    """Counts of added answers, of those of earlier imports and of clips; and who answered."""
+    """Counts of new answers, of answers imported before and of clips; and the annotators' names."""
 
     new: int
     known: int
@@ -99,7 +99,7 @@ class ImportReport(NamedTuple):
 
 
 def query_name(project: Project, number: int, detail: Mapping[str, Any] | None) -> str:
-    """A name that a query keeps in every store: its number and a digest of where it began."""
+    """Return a name that a query keeps in every store: its number and a digest of its project."""
     return str((detail or {}).get(EXPORTED_AS) or f"{number}-{_birthplace(project)}")
 
 
@@ -109,7 +109,7 @@ def _birthplace(project: Project) -> str:
 
 
 def timestamp(seconds: float | None) -> str | None:
-    """Seconds since the epoch as ISO 8601 in UTC.
+    """Return seconds since the epoch as ISO 8601 in UTC.
 
     >>> timestamp(0.5)
     '1970-01-01T00:00:00.500+00:00'
@@ -120,7 +120,7 @@ def timestamp(seconds: float | None) -> str | None:
 
 
 def exported_detail(answer: Answer, names: Mapping[int, str]) -> dict[str, Any] | None:
-    """The detail of an answer as files have it: with the name of who withdrew it, not the number.
+    """Return the detail of an answer for a file: names take the place of people's numbers.
 
     Numbers of people differ between stores; their names do not, nor do the keys of answers.
     """
@@ -131,13 +131,13 @@ def exported_detail(answer: Answer, names: Mapping[int, str]) -> dict[str, Any] 
 
 
 def imported_detail(row: Mapping[str, Any], people: Mapping[str, int]) -> dict[str, Any] | None:
-    """The detail of a row as the store has it: with the number of who withdrew the answer."""
+    """Return the detail of a row for the store: numbers take the place of people's names."""
     _, *by = people_of(row)
     return {**row["detail"], BY: people[by[0]]} if by else row["detail"]
 
 
 def people_of(row: Mapping[str, Any]) -> list[str]:
-    """The name of who answered, and of who withdrew that answer where it was somebody else."""
+    """Return the name of the annotator, and of the person who withdrew the answer, if any."""
     by = (row["detail"] or {}).get(BY) if row["kind"] == "retract" else None
     return [row["annotator"], *([] if by is None else [by])]
 
@@ -148,7 +148,7 @@ def checked(raw: Mapping[str, Any], where: str) -> dict[str, Any]:
     Columns that are not `NEEDED` may be missing, unknown ones are dropped.
 
     Raises:
-        DataError: naming file, row (`where`) and column.
+        DataError: a cell is wrong; the message names file and row (`where`) and column.
     """
     row = cells_of(raw, COLUMNS, NEEDED, where)
     detail = row["detail"] if row["kind"] == "retract" else None
@@ -159,7 +159,7 @@ def checked(raw: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _rules(row: Mapping[str, Any]) -> Rules:
-    """Return, by column, whether the cell of a row is right, and what it should be."""
+    """Return, by column, whether a row's cell is right, and what errors say was expected."""
     preference = preference_of(row["kind"], row["swapped"])
     clips = row["first_clip"], row["second_clip"]
     left, right = clips[::-1] if row["swapped"] else clips
@@ -198,7 +198,7 @@ def _rules(row: Mapping[str, Any]) -> Rules:
 
 
 def read_answers(path: Path, *, owner: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the checked rows of a file and where they are; each agrees with those before.
+    """Yield where each row of a file is, and the row, checked by itself and against earlier rows.
 
     Answers in the owner's name get the name `owner`; without one they are refused.
     """
@@ -225,10 +225,10 @@ def read_answers(path: Path, *, owner: str | None = None) -> Iterator[tuple[str,
 
 
 def imported_name(name: str, owner: str | None, where: str, column: str = "annotator") -> str:
-    """The name of a person as the store has it: `owner` for the owner of another store.
+    """Return the name of a person for the store: the owner of another store becomes `owner`.
 
     Raises:
-        DataError: the owner's name, and no `owner`.
+        DataError: it is the owner's name, and there is no `owner`.
     """
     if not looks_like_owner(name):
         return name
@@ -291,14 +291,14 @@ def _require_clips(
 
 
 def known_answers(session: Session, keys: Sequence[str]) -> dict[str, tuple[int, str]]:
-    """Which of these keys are taken: the project and the kind of their answers."""
+    """Return the keys that are taken, each with the project and the kind of its answer."""
     statement = select(Answer.key, Answer.project_id, Answer.kind)
     rows = rows_among(session, statement, Answer.key, keys)
     return {key: (project_id, kind) for key, project_id, kind in rows}
 
 
 def people_named(session: Session, project_id: int, names: Iterable[str]) -> dict[str, int]:
-    """Numbers of these people; new ones are added without a link, until they are invited."""
+    """Return the numbers of people by name; new people are added, without a link to sign in."""
     statement = select(Annotator.name, Annotator.id).where(Annotator.project_id == project_id)
     people = dict(session.execute(statement).all())
     at = clock(session)
@@ -316,7 +316,7 @@ def people_named(session: Session, project_id: int, names: Iterable[str]) -> dic
 def add_answers(session: Session, rows: Sequence[dict[str, Any]]) -> None:
     """Add rows of answers with all their columns, in this order.
 
-    Their queries then need as many answers less as people have settled them, by the latest of each.
+    Each query then needs its quorum, less the people whose latest answer settles it.
     """
     if not rows:
         return

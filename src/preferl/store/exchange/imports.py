@@ -107,8 +107,8 @@ def import_table(
     `import_comparisons` are raised.
     """
     path = Path(path)
-    comparisons, named = read_chosen(path, episodes, length=length)
-    people = [person or name for person in named]
+    comparisons, annotator_names = read_chosen(path, episodes, length=length)
+    people = [person or name for person in annotator_names]
     return import_comparisons(
         store, project_id, comparisons, people, source=path.name, unnamed=path.stem
     )
@@ -198,15 +198,17 @@ def _record(
     """Add the answers that are not there yet, with queries and people; return how many."""
     keys = _keys(project_id, answers, names)
     with store.database.write() as session:
-        at = clock(session)
-        held = known_answers(session, keys)
-        rows = [row for row, key in enumerate(keys) if key not in held]
+        recorded_at = clock(session)
+        stored_keys = known_answers(session, keys)
+        rows = [row for row, key in enumerate(keys) if key not in stored_keys]
         numbers = people_named(session, project_id, sorted(set(names)))
         new_answers = [answers[row] for row in rows]
-        whose = [numbers[names[row]] for row in rows]
-        queries = _queries_for(session, project_id, new_answers, whose, source=source, at=at)
+        annotator_ids = [numbers[names[row]] for row in rows]
+        queries = _queries_for(
+            session, project_id, new_answers, annotator_ids, source=source, at=recorded_at
+        )
         recorded = []
-        for row, annotator_id, query in zip(rows, whose, queries, strict=True):
+        for row, annotator_id, query in zip(rows, annotator_ids, queries, strict=True):
             preference = answers[row].preference_for(query.first_clip)
             recorded.append(
                 {
@@ -217,7 +219,7 @@ def _record(
                     "kind": KINDS[preference],
                     "preference": preference,
                     "swapped": False,
-                    "answered_at": at,
+                    "answered_at": recorded_at,
                     "detail": {"imported": source, "row": row},
                 }
             )
@@ -244,11 +246,11 @@ def _who_gave_the_same(
     session: Session, project_id: int, answers: Sequence[PairAnswer], name: str
 ) -> str:
     """Return for whom these answers were imported before; `name` if for nobody."""
-    others = session.scalars(select(Annotator.name).where(Annotator.project_id == project_id))
-    people: list[str] = [name, *others]
+    candidates = session.scalars(select(Annotator.name).where(Annotator.project_id == project_id))
+    people: list[str] = [name, *candidates]
     for person in people:
-        for some in (answers[:1], answers):  # the first one alone rules most people out
-            keys = _keys(project_id, some, [person] * len(some))
+        for compared in (answers[:1], answers):  # the first one alone rules most people out
+            keys = _keys(project_id, compared, [person] * len(compared))
             if len(known_answers(session, keys)) < len(keys):
                 break
         else:
@@ -273,17 +275,21 @@ def _queries_for(
     clips = sorted({clip for answer in answers for clip in answer.pair})
     videos = known_clips(session, project_id, clips)
     of_pair = _queries_of_pairs(session, project_id, clips)
-    given = select(Answer.query_id, Answer.annotator_id).distinct()
+    answered_queries = select(Answer.query_id, Answer.annotator_id).distinct()
     numbers = [query.id for queries in of_pair.values() for query in queries]
-    answered = {tuple(row) for row in rows_among(session, given, Answer.query_id, numbers)}
-    tried = Counter[tuple[tuple[str, str], int]]()  # queries of a pair that a person has answered
-    chosen: list[Query] = []
+    answered = {
+        tuple(row) for row in rows_among(session, answered_queries, Answer.query_id, numbers)
+    }
+    query_counts = Counter[
+        tuple[tuple[str, str], int]
+    ]()  # queries of a pair that a person has answered
+    taken_queries: list[Query] = []
     for answer, person in zip(answers, whose, strict=True):
         candidates = of_pair.setdefault(answer.pair, [])
-        place = tried[answer.pair, person]
-        while place < len(candidates) and (candidates[place].id, person) in answered:
-            place += 1
-        if place == len(candidates):
+        position = query_counts[answer.pair, person]
+        while position < len(candidates) and (candidates[position].id, person) in answered:
+            position += 1
+        if position == len(candidates):
             query = Query(
                 project_id=project_id,
                 first_clip=answer.first_clip,
@@ -295,19 +301,19 @@ def _queries_for(
                 detail={"imported": source},
             )
             candidates.append(query)
-        tried[answer.pair, person] = place + 1
-        chosen.append(candidates[place])
-    session.add_all(chosen)
+        query_counts[answer.pair, person] = position + 1
+        taken_queries.append(candidates[position])
+    session.add_all(taken_queries)
     session.flush()
-    return chosen
+    return taken_queries
 
 
 def _queries_of_pairs(
     session: Session, project_id: int, clips: Sequence[str]
 ) -> dict[tuple[str, str], list[Query]]:
     """Return the queries to learn from whose first clip is one of these, by pair, oldest first."""
-    asked = select(Query).where(Query.project_id == project_id, Query.purpose == "ask")
-    queries = [query for (query,) in rows_among(session, asked, Query.first_clip, clips)]
+    project_queries = select(Query).where(Query.project_id == project_id, Query.purpose == "ask")
+    queries = [query for (query,) in rows_among(session, project_queries, Query.first_clip, clips)]
     of_pair: dict[tuple[str, str], list[Query]] = {}
     for query in sorted(queries, key=lambda query: query.id):
         of_pair.setdefault(_pair(query.first_clip, query.second_clip), []).append(query)
@@ -328,9 +334,11 @@ def _check(preference: FloatArray, clips: Array, annotators: Sequence[str]) -> N
             f"preference of answer {wrong[0]}: expected 1, 0, 0.5 or NaN, since a person's answer "
             f"has no shares, got {preference[wrong[0]]}."
         )
-    same = np.flatnonzero(clips[:, 0] == clips[:, 1])
-    if len(same):
-        raise DataError(f"pair {same[0]}: expected two different clips, got a clip beside itself.")
+    identical = np.flatnonzero(clips[:, 0] == clips[:, 1])
+    if len(identical):
+        raise DataError(
+            f"pair {identical[0]}: expected two different clips, got a clip beside itself."
+        )
     for name in set(annotators):
         require_name(name)
 
@@ -360,10 +368,12 @@ def read_chosen(
         raise DataError(f"{path}: expected at least one row, got none.")
     segments = _segments(path, clips, episodes)
     names = np.asarray(clip_ids(segments))
-    kept, row = np.unique(names, return_index=True)
-    place = np.searchsorted(kept, names).reshape(-1, 2)  # [P, 2] chosen and rejected, by name
-    preference = np.where(equal, 0.5, np.where(place[:, 0] > place[:, 1], 0.0, 1.0))
-    return Comparisons.of(segments.select(row), np.sort(place, axis=1), preference), people
+    distinct_names, row = np.unique(names, return_index=True)
+    pair_rows = np.searchsorted(distinct_names, names).reshape(
+        -1, 2
+    )  # [P, 2] chosen and rejected, by name
+    preference = np.where(equal, 0.5, np.where(pair_rows[:, 0] > pair_rows[:, 1], 0.0, 1.0))
+    return Comparisons.of(segments.select(row), np.sort(pair_rows, axis=1), preference), people
 
 
 def _clip(
@@ -400,9 +410,9 @@ def _reference(
         raise wrong_cell(where, side, "a length, here or for the whole import", value)
     if episode is None or not 0 <= episode < len(episodes):
         raise wrong_cell(where, side, f"an episode in 0 to {len(episodes) - 1}", episode)
-    whole = episodes.lengths[episode]
-    if start is None or steps < 1 or not 0 <= start <= whole - steps:
-        expected = f"{steps} steps inside the {whole} of episode {episode}"
+    episode_length = episodes.lengths[episode]
+    if start is None or steps < 1 or not 0 <= start <= episode_length - steps:
+        expected = f"{steps} steps inside the {episode_length} of episode {episode}"
         raise wrong_cell(where, side, expected, f"start {start}")
     return int(episodes.starts[episode]) + start, steps
 
@@ -418,9 +428,9 @@ def _steps(value: Mapping[str, Any], side: str, where: str) -> tuple[Array, ...]
     steps = {len(column) if column.ndim else 0 for column in columns}
     finite = all(np.isfinite(column).all() for column in columns)
     if len(steps) != 1 or 0 in steps or rewards.ndim != 1 or not finite:
-        got = f"shapes {observations.shape}, {actions.shape} and {rewards.shape}"
+        actual = f"shapes {observations.shape}, {actions.shape} and {rewards.shape}"
         expected = "as many finite observations, actions and rewards, at least one"
-        raise wrong_cell(where, side, expected, got)
+        raise wrong_cell(where, side, expected, actual)
     return columns
 
 

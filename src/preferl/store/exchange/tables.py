@@ -23,7 +23,7 @@ Cell = Literal["text", "whole", "number", "flag", "json"]
 """What a column holds; `json` is an object in JSON lines and its text in the other two."""
 
 Rules = Mapping[str, tuple[object, str]]
-"""By column: whether a cell is right, and what it should be."""
+"""By column: whether its cell is right, and what errors say was expected."""
 
 Write = Callable[[Sequence[Sequence[Any]]], None]
 """Adds rows to a table."""
@@ -32,13 +32,13 @@ BATCH: Final = 5_000
 """Rows that are read or written at a time."""
 
 OBJECT_BYTES: Final = 40
-"""What a number takes as an object of Python in a list."""
+"""Bytes that a Python object takes in a list, besides its content."""
 
 _FORMULA: Final = re.compile(r"'*[=+\-@\t\r]")
-"""How a text begins that a spreadsheet would run; in CSV an apostrophe goes before it."""
+"""Beginnings of texts that a spreadsheet would run; in CSV, an apostrophe is put before them."""
 
 _SEPARATOR_HINT: Final = re.compile(r"sep=(.)", re.IGNORECASE)
-"""A first line by which spreadsheets tell each other what is between cells."""
+"""A first line by which spreadsheets name the delimiter of a CSV file."""
 
 _DECIMAL_COMMA: Final = re.compile(r"^(-?[0-9]+),([0-9]+(?:[eE][+-]?[0-9]+)?)$")
 """A number as it stands in the cells of semicolon-separated tables."""
@@ -50,12 +50,12 @@ _CELLS: Final[Mapping[Cell, tuple[str, str, float]]] = {
     "flag": ("bool_", "true or false", 0),
     "json": ("string", "an object of JSON", 0),
 }
-"""Arrow's type, what errors expect, and beyond which a number is refused: floats hold no more whole
-numbers, and databases few more."""
+"""Arrow's type, the words for it in errors, and the bound of numbers: beyond it, floats do not hold
+all whole numbers."""
 
 
 def table_format(path: Path) -> Format:
-    """The format that the end of a file's name stands for; raises `ConfigError` for others."""
+    """Return the format by the end of a file's name; raise `ConfigError` for others."""
     ending = Path(path).suffix.removeprefix(".").lower()
     if ending not in get_args(Format):
         raise ConfigError(
@@ -67,10 +67,10 @@ def table_format(path: Path) -> Format:
 
 @contextmanager
 def writing_table(path: Path, columns: Mapping[str, Cell]) -> Iterator[Write]:
-    """Yield a function that adds rows; the file is there once the block has ended well.
+    """Yield a function that adds rows; the file appears if the block ends without an error.
 
-    Rows are cells in the order of `columns`; None is an empty cell everywhere. It raises as
-    `table_format` and `writing` do, and `MissingExtraError` for Parquet without `pyarrow`.
+    Rows are cells in the order of `columns`; None is an empty cell. Raises the errors of
+    `table_format` and `writing`, and `MissingExtraError` for Parquet without `pyarrow`.
     """
     writer = {"jsonl": _json_lines, "csv": _csv, "parquet": _parquet}[table_format(path)]
     with writing(Path(path)) as draft, writer(draft, columns) as write:
@@ -78,10 +78,10 @@ def writing_table(path: Path, columns: Mapping[str, Cell]) -> Iterator[Write]:
 
 
 def read_table(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of a file as dictionaries; cells of CSV are text, and None where empty.
+    """Yield the rows of a file as dictionaries; cells of CSV are text, and None if empty.
 
-    Names of columns are in small letters, with `_` for spaces, however a spreadsheet shows them.
-    CSV may have semicolons or tabs between its cells. Rows without any value are passed over.
+    Names of columns are turned into small letters, and their spaces into `_`. CSV may have
+    semicolons or tabs between its cells. Rows without any value are skipped.
 
     Raises:
         ConfigError: an unknown format.
@@ -114,10 +114,10 @@ def _column_name(head: str) -> str:
 
 
 def cell(kind: Cell, value: Any) -> Any:
-    """The value of a cell, whether it was read as it is or as the text that CSV makes of it.
+    """Return the value of a cell, which may be the text of that value, as in CSV.
 
     Raises:
-        ValueError: something else than this kind.
+        ValueError: the value is not of this kind.
 
     >>> cell("flag", "TRUE"), cell("whole", "7"), cell("number", 1), cell("text", None)
     (True, 7, 1.0, None)
@@ -145,10 +145,10 @@ def cell(kind: Cell, value: Any) -> Any:
 
 
 def cell_of(row: Mapping[str, Any], name: str, kind: Cell, where: str) -> Any:
-    """The value of a cell of a row, as `cell` reads it.
+    """Return the value of a row's cell, as `cell` reads it.
 
     Raises:
-        DataError: something else than this kind; names file, row and column.
+        DataError: the value is not of this kind; the message names file, row and column.
     """
     try:
         return cell(kind, row.get(name))
@@ -159,10 +159,10 @@ def cell_of(row: Mapping[str, Any], name: str, kind: Cell, where: str) -> Any:
 def cells_of(
     row: Mapping[str, Any], columns: Mapping[str, Cell], needed: Iterable[str], where: str
 ) -> dict[str, Any]:
-    """The values of a row's `columns`; others are dropped, and missing ones are None.
+    """Return the values of a row's `columns`; others are dropped, and missing ones are None.
 
     Raises:
-        DataError: a cell of another kind, or an empty one that is `needed`.
+        DataError: a cell is of another kind, or empty although it is `needed`.
     """
     cells = {name: cell_of(row, name, kind, where) for name, kind in columns.items()}
     for name in needed:
@@ -179,7 +179,7 @@ def require_right(row: Mapping[str, Any], rules: Rules, where: str) -> None:
 
 
 def wrong_cell(where: str, column: str, expected: object, got: object, fix: str = "") -> DataError:
-    """An error that names file, row and column."""
+    """Return an error that names file, row and column."""
     advice = f" {fix}" if fix else ""
     return DataError(f"{where}, column {column}: expected {expected}, got {got}.{advice}")
 
@@ -289,7 +289,7 @@ def _require_different_heads(path: Path, heads: Sequence[str]) -> None:
     repeated = [name for name, count in names.items() if count > 1]
     if repeated:
         raise DataError(
-            f"{path}, heads: expected a name of its own for each column, got {repeated}."
+            f"{path}, heads: expected a name of its own for each column, got {repeated} repeatedly."
         )
 
 
@@ -320,7 +320,7 @@ def _read_parquet(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _unpacked(arrow: Any, column: Any) -> int:
-    """Bytes of a column's rows; a dictionary holds a text of many rows once."""
+    """Return the bytes of a column's rows, where a dictionary holds each repeated text once."""
     if not arrow.types.is_dictionary(column.type):
         return int(column.nbytes)
     compute = require("pyarrow.compute", extra="parquet")

@@ -1,9 +1,9 @@
 """Combine several people's answers to a query into one preference and a weight.
 
 Dawid and Skene, "Maximum likelihood estimation of observer error-rates using the EM algorithm"
-(1979), for pairs: who is right how often, and what is true, from answers alone. Which clip comes
-first is arbitrary, so mistaking the first for the second is as likely as the reverse. Each
-annotator then has three free numbers instead of six.
+(1979), applied to pairs: from answers alone, it estimates how often each annotator is right, and
+which answer is true. Since the order of the clips is arbitrary, taking the first for the second is
+as likely as the reverse. So an annotator has three free numbers instead of six.
 """
 
 from dataclasses import dataclass
@@ -16,23 +16,23 @@ from preferl.shapes import FloatArray, IntArray
 from preferl.store.quality.votes import EQUAL, FIRST, SECOND, Votes, categories, value_counts
 
 _TINY = 1e-300
-"""What a probability of 0 is in logarithms: so unlikely that its share rounds to 0."""
+"""Replaces a probability of 0 in logarithms; so small that its share rounds to 0."""
 
 
 @final
 @dataclass(frozen=True)
 class DawidSkeneConfig:
-    """What is believed of annotators before they answer, and when to stop."""
+    """The prior belief about annotators, and when to stop."""
 
     # Share of right answers expected of a new annotator: about how often people agree on clips of
     # robots.
     accuracy: float = 0.8
-    # How many answers that belief counts as for each kind of truth: it decides for newcomers and is
-    # lost among hundreds. 0 is plain maximum likelihood, which trusts or inverts an annotator of
-    # few answers without bound.
+    # Weight of the prior, as a number of answers for each true answer: it matters for newcomers and
+    # not after hundreds of answers. 0 is plain maximum likelihood, which may trust an annotator of
+    # few answers fully, or take the opposite of each answer.
     answers: float = 4.0
     tolerance: float = 1e-7  # stop when the objective grows by less than this for each answer
-    iterations: int = 500  # stop at the latest after so many
+    iterations: int = 500  # the most iterations
 
     def __post_init__(self) -> None:
         require_in("DawidSkeneConfig.accuracy", self.accuracy, 0.34, 0.99)
@@ -41,7 +41,7 @@ class DawidSkeneConfig:
 
     @property
     def pseudo_counts(self) -> FloatArray:
-        """`[3, 3]` answers that each annotator is taken to have given before, by the truth."""
+        """`[3, 3]` imagined earlier answers of each annotator (columns) for each truth (rows)."""
         wrong = (1 - self.accuracy) / 2
         return self.answers * np.where(np.eye(3, dtype=bool), self.accuracy, wrong)
 
@@ -51,9 +51,9 @@ class DawidSkeneConfig:
 class DawidSkene:
     """The fitted model; `first`, `equal`, `second` are 0, 1, 2 on axes of 3."""
 
-    query: IntArray  # [Q] numbers of the queries with an answer that counts, in rising order
+    query: IntArray  # [Q] numbers of the queries with a preference, in rising order
     posterior: FloatArray  # [Q, 3] probability of each truth
-    confusion: FloatArray  # [A, 3, 3] how likely an annotator gives each answer (last), by truth
+    confusion: FloatArray  # [A, 3, 3] probability of an annotator's answer (last axis), by truth
     prevalence: FloatArray  # [3] how common each truth is
     objective: FloatArray  # [iterations] log likelihood plus log prior, which never falls
     converged: bool  # whether it stopped before its iterations ran out
@@ -69,30 +69,30 @@ class DawidSkene:
         return np.asarray(np.diagonal(self.confusion, axis1=1, axis2=2) @ self.prevalence)
 
     def preference_of_others(self, votes: Votes) -> FloatArray:
-        """`[R]` the preference by the answers of all but the answer's own annotator.
+        """Return `[R]`: for each answer, the preference by the answers of all other annotators.
 
-        NaN for answers that do not count, for planned repeats and for queries that nobody else
-        answered. Known right answers are not used.
+        It is NaN for answers without a preference, for planned repeats and for queries that nobody
+        else answered. Known right answers are not used.
         """
-        counting = votes.counts & ~votes.is_repeat
-        unit = np.searchsorted(self.query, votes.query[counting])
-        answer = _answer_likelihood(self.confusion, votes[counting])  # [R, 3]
-        together = _sum_by_unit(unit, answer, len(self.query))[unit]
-        logits = np.log(np.maximum(self.prevalence, _TINY)) + together - answer
-        others = _expected_preference(_normalised(logits))
-        others[np.bincount(unit, minlength=len(self.query))[unit] < 2] = np.nan
+        has_preference = votes.counts & ~votes.is_repeat
+        unit = np.searchsorted(self.query, votes.query[has_preference])
+        answer = _answer_likelihood(self.confusion, votes[has_preference])  # [R, 3]
+        summed = _sum_by_unit(unit, answer, len(self.query))[unit]
+        logits = np.log(np.maximum(self.prevalence, _TINY)) + summed - answer
+        preference = _expected_preference(_normalised(logits))
+        preference[np.bincount(unit, minlength=len(self.query))[unit] < 2] = np.nan
         result = np.full(len(votes), np.nan)
-        result[counting] = others
+        result[has_preference] = preference
         return result
 
 
 def fit_dawid_skene(votes: Votes, config: DawidSkeneConfig | None = None) -> DawidSkene:
     """Estimate truths and annotators together, by expectation maximisation.
 
-    Truths are first, equal and second; equal is possible only where someone has answered so or
-    where it is known. Known answers stay as they are. Cannot-tell answers and planned repeats are
-    left out. The estimate does not change when clips of a pair swap places. The more queries people
-    share, the surer it is.
+    Truths are first, equal and second; equal is possible only if some answer, or some known answer,
+    is a tie. Known answers are taken as true. Cannot-tell answers and planned repeats are left out.
+    The estimate does not change when clips of a pair swap places. The more queries people have in
+    common, the more certain it is.
 
     >>> votes = Votes.of([0, 0, 0, 1, 1, 1], [0, 1, 2] * 2, [1, 1, 0, 0, 0, 1])
     >>> fit = fit_dawid_skene(votes)
@@ -103,18 +103,18 @@ def fit_dawid_skene(votes: Votes, config: DawidSkeneConfig | None = None) -> Daw
     votes = votes.first_answers
     query, first_row, unit = np.unique(votes.query, return_index=True, return_inverse=True)
     known: IntArray = categories(votes.known[first_row])[:, None]
-    tied = (votes.category == EQUAL).any() or (votes.known == 0.5).any()
-    # Queries that were answered alike are told apart by nothing: one of each kind is enough, and
-    # there are few kinds, however many queries.
+    has_ties = (votes.category == EQUAL).any() or (votes.known == 0.5).any()
+    # Queries that the same people answered alike have the same posterior, so one of each kind is
+    # enough; there are few kinds, however many queries.
     kind = _kinds(unit, votes.annotator * 3 + votes.category, known[:, 0])
     _, example, weight = np.unique(kind, return_index=True, return_counts=True)
     examples = np.isin(unit, example)
     votes_of_examples = votes[examples]
     kind_of_answer = kind[unit[examples]]
     known = known[example]
-    allowed = np.where(known < 0, np.array([True, bool(tied), True]), known == np.arange(3))
-    given = value_counts(kind_of_answer, votes_of_examples.category, 3)
-    posterior = given / np.maximum(given.sum(1, keepdims=True), 1) * allowed
+    allowed = np.where(known < 0, np.array([True, bool(has_ties), True]), known == np.arange(3))
+    answer_counts = value_counts(kind_of_answer, votes_of_examples.category, 3)
+    posterior = answer_counts / np.maximum(answer_counts.sum(1, keepdims=True), 1) * allowed
     posterior = (posterior + 1e-3 * allowed) / (posterior + 1e-3 * allowed).sum(1, keepdims=True)
     objective = list[float]()
     converged = False
@@ -135,11 +135,11 @@ def fit_dawid_skene(votes: Votes, config: DawidSkeneConfig | None = None) -> Daw
 
 
 def _kinds(unit: IntArray, answer: IntArray, known: IntArray) -> IntArray:
-    """`[Q]` a number for each query, the same where the same people gave the same answers.
+    """Number queries `[Q]` by kind: one kind has the same answers of the same people.
 
     Args:
-        unit: `[R]` the place of each answer's query.
-        answer: `[R]` who answered what, as one number.
+        unit: `[R]` index of each answer's query.
+        answer: `[R]` annotator and answer as one number.
         known: `[Q]` the category that is known to be right, below 0 if none is.
     """
     random = np.random.default_rng(0).integers(2**63, size=int(answer.max(initial=0)) + 1)
@@ -155,9 +155,9 @@ def _maximise(
     weight: IntArray,
     config: DawidSkeneConfig,
 ) -> tuple[FloatArray, FloatArray]:
-    """Confusion `[A, 3, 3]` and prevalence `[3]` that suit the posterior `[K, 3]` best.
+    """Return the most likely confusion `[A, 3, 3]` and prevalence `[3]` given posterior `[K, 3]`.
 
-    Each of the `K` kinds of queries counts by its `weight`, which is how many queries there are.
+    The `weight` of each of the `K` kinds of queries is the number of its queries.
     """
     rows = votes.annotator * 3 + votes.category
     expected = posterior * weight[:, None]
@@ -167,9 +167,11 @@ def _maximise(
     counts = (counts + counts[:, ::-1, ::-1]) / 2 + config.pseudo_counts
     totals = counts.sum(2, keepdims=True)
     confusion = np.where(totals > 0, counts / np.where(totals > 0, totals, 1), 1 / 3)
-    common = expected.sum(0)
-    common = common + common[::-1]
-    return confusion, common / common.sum() if common.any() else np.array([0.5, 0.0, 0.5])
+    prevalence = expected.sum(0)
+    prevalence = prevalence + prevalence[::-1]
+    return confusion, prevalence / prevalence.sum() if prevalence.any() else np.array(
+        [0.5, 0.0, 0.5]
+    )
 
 
 def _expected_preference(posterior: FloatArray) -> FloatArray:
@@ -194,8 +196,8 @@ def _normalised(logits: FloatArray) -> FloatArray:
 
 
 CombineMethod = Literal["mean", "majority", "dawid_skene", "each"]
-"""`mean`: every answer counts. `majority`: one answer a query. `dawid_skene`: by reliability.
-`each`: every answer by itself, so that it is known who gave it."""
+"""`mean` averages a query's answers, `majority` takes the most frequent one, `dawid_skene` weighs
+them by the annotators' reliability, and `each` keeps every answer with its annotator."""
 
 
 def combine_answers(
@@ -203,23 +205,22 @@ def combine_answers(
 ) -> tuple[IntArray, FloatArray, FloatArray]:
     """Combine the answers to each query into one preference and weight.
 
-    Where a query has only cannot-tell answers, its preference is NaN and its weight 0. Where it
-    has a single answer, every method gives that answer and weight 1. Planned repeats are left out:
-    they check people, and are no further opinion.
+    If a query has only cannot-tell answers, its preference is NaN and its weight 0. If it has a
+    single answer, every method gives that answer and weight 1. Planned repeats are left out: they
+    check people, and are no further opinion.
 
     - `mean` is the share of answers for the first, a tie counting half; its weight is their number.
-      It keeps every answer and supposes nothing: the cross-entropy of a reward model is then that
-      of listing every answer.
+      A reward model's cross-entropy is then the same as if every answer were listed by itself.
     - `majority` is 1 or 0 where more than half of the answers agree on it, else 0.5, with weight 1.
       Ties are answers, so that one preference against two ties is a tie.
-    - `dawid_skene` is the probability of a better first clip once annotators are weighed by how
-      often they are right (see `fit_dawid_skene`). Its weight is 1, since it is about one truth,
-      however many answers found it. A known right answer overrules those given.
+    - `dawid_skene` is the probability that the first clip is better, given how often each annotator
+      is right (see `fit_dawid_skene`). Its weight is 1, however many answers there are. A known
+      right answer overrules all others.
     - `each` combines nothing: a query comes up once for each answer to it, with weight 1.
 
     Returns:
-        `(query, preference, weight)`, each `[Q]`, by rising number of the query; of `each`, all are
-        `[R]`, in the order of the answers that are no repeats.
+        `(query, preference, weight)`, each `[Q]`, by rising number of the query. With `each`, they
+        are `[R]`, in the order of the answers, without repeats.
 
     Raises:
         ConfigError: an unknown method.
@@ -238,13 +239,13 @@ def combine_answers(
     answers = counts.sum(1)
     share = preference = (counts[:, FIRST] + counts[:, EQUAL] / 2) / np.maximum(answers, 1)
     if method == "majority":
-        most = 2 * counts > answers[:, None]  # [Q, 3]
-        preference = (1.0 + most[:, FIRST] - most[:, SECOND]) / 2
+        is_majority = 2 * counts > answers[:, None]  # [Q, 3]
+        preference = (1.0 + is_majority[:, FIRST] - is_majority[:, SECOND]) / 2
     elif method == "dawid_skene":
         fit = fit_dawid_skene(votes)
         preference = share.copy()
         preference[np.searchsorted(query, fit.query)] = fit.preference
-        single = (answers == 1) & np.isnan(votes.known[first_row])
-        preference[single] = share[single]
+        has_one_answer = (answers == 1) & np.isnan(votes.known[first_row])
+        preference[has_one_answer] = share[has_one_answer]
     weight = answers if method == "mean" else np.minimum(answers, 1)
     return query, np.where(answers > 0, preference, np.nan), weight.astype(np.float64)

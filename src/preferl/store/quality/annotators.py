@@ -82,12 +82,12 @@ def evidence_on_others(votes: Votes) -> list[Evidence]:
     Known queries are left out. Where others are divided a random answer hardly shows, and where
     they are united it does, so these are kinds of evidence of their own.
     """
-    others = fit_dawid_skene(votes).preference_of_others(votes)
-    kept = np.flatnonzero(~np.isnan(others) & np.isnan(votes.known))
-    unity = np.digitize(np.abs(2 * others[kept] - 1), UNITED)
-    miss = np.abs(votes.preference - others)
-    rows = [kept[unity == level] for level in range(len(UNITED) + 1)]
-    return [Evidence(votes.annotator[some], miss[some], others=True) for some in rows]
+    preference_of_others = fit_dawid_skene(votes).preference_of_others(votes)
+    compared = np.flatnonzero(~np.isnan(preference_of_others) & np.isnan(votes.known))
+    unity = np.digitize(np.abs(2 * preference_of_others[compared] - 1), UNITED)
+    miss = np.abs(votes.preference - preference_of_others)
+    rows = [compared[unity == level] for level in range(len(UNITED) + 1)]
+    return [Evidence(votes.annotator[chunk], miss[chunk], others=True) for chunk in rows]
 
 
 def estimate_carelessness(votes: Votes) -> Carelessness:
@@ -100,8 +100,8 @@ def estimate_carelessness(votes: Votes) -> Carelessness:
     estimated: never are more than half of several annotators flagged. On pairs so hard that careful
     people agree on fewer than three in four, one careful person in ten is flagged.
     """
-    others = evidence_on_others(votes)
-    evidence = [evidence_on_known(votes), evidence_on_repeats(votes), *others]
+    evidence_on_all = evidence_on_others(votes)
+    evidence = [evidence_on_known(votes), evidence_on_repeats(votes), *evidence_on_all]
     people = np.concatenate([kind.annotator for kind in evidence])
     answers = np.bincount(people, minlength=votes.annotators)
     flagged = np.zeros(votes.annotators, bool)
@@ -123,11 +123,11 @@ def _estimate(evidence: list[Evidence], flagged: BoolArray) -> tuple[FloatArray,
             [np.bincount(kind.annotator, kind.miss**power, len(flagged)) for power in range(3)]
         )
         count, total, _ = sums
-        kept = np.where(flagged, 0, sums)
+        unflagged = np.where(flagged, 0, sums)
         belief = 1 if kind.others else BELIEF
-        before = belief * np.array([[1], [EXPECTED_MISS], [EXPECTED_MISS]])
+        prior = belief * np.array([[1], [EXPECTED_MISS], [EXPECTED_MISS]])
         # Mean miss of everyone's others, its variance, and the answers it rests on, [A] each.
-        rest, misses, squares = kept.sum(1, keepdims=True) - kept + before
+        rest, misses, squares = unflagged.sum(1, keepdims=True) - unflagged + prior
         usual = misses / rest
         spread = squares / rest - usual**2
         # What a random answer adds to the miss, and the variance of mean and comparison.
@@ -136,10 +136,10 @@ def _estimate(evidence: list[Evidence], flagged: BoolArray) -> tuple[FloatArray,
         excess = total / np.maximum(count, 1) - usual
         weighted += np.where(count > 0, effect * excess / variance, 0)
         precision += np.where(count > 0, effect**2 / variance, 0)
-    known = precision > 0
+    has_evidence = precision > 0
     divisor = np.where(precision > 0, precision, 1)
-    error = np.where(known, 1 / np.sqrt(divisor), np.inf)
-    return np.where(known, weighted / divisor, np.nan), error
+    error = np.where(has_evidence, 1 / np.sqrt(divisor), np.inf)
+    return np.where(has_evidence, weighted / divisor, np.nan), error
 
 
 @final
@@ -213,16 +213,16 @@ def annotator_report(votes: Votes) -> AnnotatorReport:
     ([3], [0.5], [False])
     """
     answers = np.bincount(votes.annotator, minlength=votes.annotators)
-    counted = votes.tally(votes.counts)
+    answer_counts = votes.tally(votes.counts)
     careless = estimate_carelessness(votes)
     timed = votes.tally(~np.isnan(votes.response_ms) & ~np.isnan(votes.least_ms))
     fast = votes.tally(votes.too_fast)
     agreeing, overlap = _agreement_with_others(votes)
-    known = _known(votes)
+    known_answers = _known(votes)
     sides = _sides(votes)
     flags = {
         "careless": careless.flagged,
-        "known pairs": known["known_high"] < KNOWN_RIGHT,
+        "known pairs": known_answers["known_high"] < KNOWN_RIGHT,
         "too fast": _intervals(fast, timed)[0] > TOO_FAST,
         "one side": sides["side_p"] < ALARM,
         "streak": sides["streak_p"] < ALARM,
@@ -232,12 +232,12 @@ def annotator_report(votes: Votes) -> AnnotatorReport:
         names=votes.names,
         is_model=votes.is_model,
         answers=answers,
-        tie_rate=_share(votes.tally(votes.category == EQUAL), counted),
-        cannot_tell_rate=_share(answers - counted, answers),
+        tie_rate=_share(votes.tally(votes.category == EQUAL), answer_counts),
+        cannot_tell_rate=_share(answers - answer_counts, answers),
         median_ms=_medians(votes),
         timed=timed,
         too_fast=_share(fast, timed),
-        **known,
+        **known_answers,
         **_consistency(votes),
         **sides,
         agreement=_share(agreeing, overlap),
@@ -251,11 +251,11 @@ def annotator_report(votes: Votes) -> AnnotatorReport:
 def _known(votes: Votes) -> dict[str, Array]:
     """Count the answers to queries whose right answer is known, and the share of right ones."""
     misses = evidence_on_known(votes)
-    known = np.bincount(misses.annotator, minlength=votes.annotators)
+    known_counts = np.bincount(misses.annotator, minlength=votes.annotators)
     right = np.bincount(misses.annotator, 1 - misses.miss, minlength=votes.annotators)
-    low, high = _intervals(right, known)
-    share = _share(right, known)
-    return {"known": known, "known_accuracy": share, "known_low": low, "known_high": high}
+    low, high = _intervals(right, known_counts)
+    share = _share(right, known_counts)
+    return {"known": known_counts, "known_accuracy": share, "known_low": low, "known_high": high}
 
 
 def _sides(votes: Votes) -> dict[str, Array]:
@@ -281,11 +281,13 @@ def _intervals(part: Array, whole: Array) -> Array:
 def _consistency(votes: Votes) -> dict[str, Array]:
     """Repeats with the same answer, in all and by whether the clips had changed sides."""
     repeats, originals = votes.repeated()
-    same = votes.preference[repeats] == votes.preference[originals]
+    is_same = votes.preference[repeats] == votes.preference[originals]
     swapped = votes.swapped[repeats] != votes.swapped[originals]
     kinds = {"": swapped | True, "_same_sides": ~swapped, "_swapped": swapped}
     return {"repeats": votes.tally(repeats)} | {
-        f"consistency{name}": _share(votes.tally(repeats[same & rows]), votes.tally(repeats[rows]))
+        f"consistency{name}": _share(
+            votes.tally(repeats[is_same & rows]), votes.tally(repeats[rows])
+        )
         for name, rows in kinds.items()
     }
 

@@ -21,12 +21,12 @@ CANNOT_TELL = -1
 class Votes:
     """The answers that count, at most one of an annotator to a query; `R` in all.
 
-    A planned repeat is a query of its own about the same two clips in the same order, so that
-    `repeat_of` links two answers of one person.
+    A planned repeat is a separate query about the same two clips in the same order; `repeat_of`
+    names the repeated one.
 
     Raises:
         DataError: columns that do not agree, values out of range, two answers of one annotator to
-            one query, or queries whose answers disagree on what is known or repeated.
+            one query, or two answers to a query with different `known` or `repeat_of`.
     """
 
     query: IntArray  # [R] number of the query, at least 0
@@ -34,8 +34,8 @@ class Votes:
     preference: FloatArray  # [R] 1: first clip, 0: second, 0.5: a tie, NaN: could not tell
     swapped: BoolArray  # [R] true where the first clip was shown on the right
     response_ms: FloatArray  # [R] milliseconds from showing the clips to the answer, NaN if unknown
-    # [R] milliseconds that it takes to see both clips to their ends at the page's greatest speed;
-    # NaN if unknown, or if the annotator had seen the pair before.
+    # [R] milliseconds that both clips last at the page's greatest speed; NaN if unknown, or if the
+    # annotator had seen the pair before.
     least_ms: FloatArray
     answered_at: FloatArray  # [R] seconds since the epoch; orders the answers of an annotator
     known: FloatArray  # [R] the query's known right preference, NaN for most queries
@@ -51,8 +51,8 @@ class Votes:
             _refuse("swapped", "bool", [self.swapped.dtype])
         if len(set(self.names)) != len(self.names):
             _refuse("names", "different names", [self.names])
-        last = self.annotators - 1
-        ranges = {"annotator": (0, last), "query": (0, None), "repeat_of": (-1, None)}
+        last_annotator = self.annotators - 1
+        ranges = {"annotator": (0, last_annotator), "query": (0, None), "repeat_of": (-1, None)}
         for name, (low, high) in ranges.items():
             values = getattr(self, name)
             if not np.issubdtype(values.dtype, np.integer):
@@ -63,12 +63,13 @@ class Votes:
             values = getattr(self, name)
             allowed = np.isnan(values) | np.isin(values, (0.0, 0.5, 1.0))
             _refuse(name, "1, 0.5, 0 or NaN", values[~allowed])
-        keys, counts = np.unique(self._keys(self.query), return_counts=True)
-        if (counts > 1).any():
-            query, annotator = divmod(int(keys[counts.argmax()]), self.annotators)
+        keys, answer_counts = np.unique(self._keys(self.query), return_counts=True)
+        if (answer_counts > 1).any():
+            query, annotator = divmod(int(keys[answer_counts.argmax()]), self.annotators)
             raise DataError(
-                f"Votes: expected one answer of each annotator to a query, got {counts.max()} of "
-                f"{self.names[annotator]!r} to query {query}. Keep the latest answer."
+                "Votes: expected one answer of each annotator to a query, got "
+                f"{answer_counts.max()} of {self.names[annotator]!r} to query {query}. Keep the "
+                "latest answer."
             )
         _, first, group = np.unique(self.query, return_index=True, return_inverse=True)
         for name in ("known", "repeat_of"):
@@ -101,7 +102,7 @@ class Votes:
         people = np.asarray(annotator, np.int64)
         if names is None:
             names = [str(row) for row in range(int(people.max(initial=-1)) + 1)]
-        given = {
+        values = {
             **dict.fromkeys(("response_ms", "least_ms", "known"), np.full(count, np.nan)),
             "swapped": np.zeros(count),
             "answered_at": np.arange(count),
@@ -113,7 +114,7 @@ class Votes:
         }
         types = {"query": np.int64, "repeat_of": np.int64, "annotator": np.int64, "swapped": bool}
         arrays: dict[str, Any] = {
-            name: np.asarray(column, types.get(name, np.float64)) for name, column in given.items()
+            name: np.asarray(column, types.get(name, np.float64)) for name, column in values.items()
         }
         models = np.zeros(len(names), bool) if is_model is None else np.array(is_model, bool)
         return cls(**arrays, names=tuple(names), is_model=models)
@@ -122,7 +123,7 @@ class Votes:
         return len(self.query)
 
     def __getitem__(self, rows: IntArray | BoolArray | slice) -> Self:
-        """Some of the answers; the annotators stay."""
+        """Return some of the answers, with all annotators."""
         return replace(self, **{name: column[rows] for name, column in self._columns().items()})
 
     @property
@@ -162,7 +163,7 @@ class Votes:
 
     @property
     def first_answers(self) -> Self:
-        """The answers that count, without repeats: who is asked again is not another person."""
+        """The answers with a preference, without repeats, which are no second person's answers."""
         return self[self.counts & ~self.is_repeat]
 
     def tally(self, rows: BoolArray | IntArray) -> IntArray:
@@ -170,24 +171,24 @@ class Votes:
         return np.bincount(self.annotator[rows], minlength=self.annotators)
 
     def counts_by_query(self) -> tuple[IntArray, IntArray]:
-        """`[R]` the place of each answer's query by rising number, and `[Q, 3]` its categories.
+        """Return `[R]` the index of each answer's query, and `[Q, 3]` how often it got each answer.
 
-        All answers have to count.
+        Queries are indexed by rising number. All answers must have a preference.
         """
         _, unit = np.unique(self.query, return_inverse=True)
         return unit, value_counts(unit, self.category, 3)
 
     def repeated(self) -> tuple[IntArray, IntArray]:
-        """Rows of repeats and of the same annotator's first answers, where both of them count."""
+        """Return rows of repeats, and of the answers they repeat, where both have a preference."""
         keys = self._keys(self.query)
         order = np.argsort(keys)
         repeats = np.flatnonzero(self.is_repeat)
-        wanted = self._keys(self.repeat_of)[repeats]
-        place = np.searchsorted(keys[order], wanted)
-        originals = order[np.minimum(place, len(self) - 1)] if len(self) else repeats
-        both = self.counts[repeats] & self.counts[originals]
-        found = both & (keys[originals] == wanted)
-        return repeats[found], originals[found]
+        original_keys = self._keys(self.repeat_of)[repeats]
+        index = np.searchsorted(keys[order], original_keys)
+        originals = order[np.minimum(index, len(self) - 1)] if len(self) else repeats
+        both_decided = self.counts[repeats] & self.counts[originals]
+        is_found = both_decided & (keys[originals] == original_keys)
+        return repeats[is_found], originals[is_found]
 
     def _columns(self) -> dict[str, Any]:
         about_annotators = ("names", "is_model")

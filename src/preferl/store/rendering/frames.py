@@ -103,19 +103,19 @@ class PixelFrames:
             return 3
         if channels == 1:
             return 1
-        least = picture.min(axis=(0, 1))
-        most = picture.max(axis=(0, 1))
+        lowest = picture.min(axis=(0, 1))
+        highest = picture.max(axis=(0, 1))
         for later in pictures:
-            least = np.minimum(least, later.min(axis=(0, 1)))
-            most = np.maximum(most, later.max(axis=(0, 1)))
-        changes = most > least  # [C]
-        shown = channels - 1 if self.newest == "last" else 0
+            lowest = np.minimum(lowest, later.min(axis=(0, 1)))
+            highest = np.maximum(highest, later.max(axis=(0, 1)))
+        changes = highest > lowest  # [C]
+        channel = channels - 1 if self.newest == "last" else 0
         opacity = channels - 1 if self.newest == "last" else 3
         if channels % 4 == 0 and changes.any() and not changes[opacity]:
             return 4
-        if changes.any() and not changes[shown]:
+        if changes.any() and not changes[channel]:
             raise DataError(
-                f"pictures of {channels} channels: channel {shown}, the one that would be shown, "
+                f"pictures of {channels} channels: channel {channel}, the one that would be shown, "
                 "never changes in this clip, although others do. Say how many channels a frame "
                 "has: `colours` is 1 for grey, 3 for RGB, 4 for RGB with opacity."
             )
@@ -128,8 +128,8 @@ class PixelFrames:
             raise DataError(
                 f"channels of a picture: expected a multiple of {colours}, got {channels}."
             )
-        newest = picture[..., -colours:] if self.newest == "last" else picture[..., :colours]
-        return newest[..., :3]
+        newest_frame = picture[..., -colours:] if self.newest == "last" else picture[..., :colours]
+        return newest_frame[..., :3]
 
 
 def holds_pixels(observations: Observations) -> bool:
@@ -147,11 +147,17 @@ def _is_wide(leaf: Array) -> bool:
 
 def _picture_of(observations: Observations, key: str | None) -> Array:
     """The only array of pictures, or the one that is named."""
-    named = observations if isinstance(observations, Mapping) else {key or "": observations}
-    fits = _is_pixels if key is None and named is observations else _is_wide
-    wide = [leaf for name, leaf in named.items() if key in (None, name) and fits(leaf)]
+    observations_by_key = (
+        observations if isinstance(observations, Mapping) else {key or "": observations}
+    )
+    is_picture = _is_pixels if key is None and observations_by_key is observations else _is_wide
+    wide = [
+        leaf
+        for name, leaf in observations_by_key.items()
+        if key in (None, name) and is_picture(leaf)
+    ]
     if len(wide) != 1:
-        shapes = ", ".join(f"{name} {leaf.shape}" for name, leaf in named.items())
+        shapes = ", ".join(f"{name} {leaf.shape}" for name, leaf in observations_by_key.items())
         raise DataError(
             f"pictures{'' if key is None else f' {key!r}'}: expected one array [T, height, width, "
             f"channels], got {len(wide) or 'none'} among {shapes}. Name the one to show as `key`, "
@@ -346,26 +352,26 @@ class EnvFrames:
         self, env: Environment, stage: Stage, segments: Segments, steps: slice
     ) -> FloatArray:
         """`[real, state]` recorded, or else computed from the observations."""
-        kept = segments.states
-        seen = segments.observations
-        if kept is not None:
-            flat = np.asarray(kept[steps], np.float64).reshape(steps.stop - steps.start, -1)
+        states = segments.states
+        observations = segments.observations
+        if states is not None:
+            flat = np.asarray(states[steps], np.float64).reshape(steps.stop - steps.start, -1)
             if flat.shape[1] in stage.widths:
                 return flat
         pose = self._poses.get(self._env_id)
-        if pose is not None and not isinstance(seen, Mapping):
+        if pose is not None and not isinstance(observations, Mapping):
             expected = env.observation_space.shape
-            if seen.shape[1:] != expected and pose is POSES.get(self._env_id):
+            if observations.shape[1:] != expected and pose is POSES.get(self._env_id):
                 raise DataError(
                     f"observations of {self._env_id}: expected shape {expected}, got "
-                    f"{seen.shape[1:]}. Name the environment in which they were recorded."
+                    f"{observations.shape[1:]}. Name the environment in which they were recorded."
                 )
-            return pose(env, np.asarray(seen[steps], np.float64))
+            return pose(env, np.asarray(observations[steps], np.float64))
         wide = " or ".join(str(width) for width in stage.widths)
         raise DataError(
             f"states of {self._env_id}: expected {wide} numbers per step, as "
             "preferl.store.stages.StateReader reads them, got "
-            f"{'none' if kept is None else f'shape {kept.shape[1:]}'}. Record states with the "
+            f"{'none' if states is None else f'shape {states.shape[1:]}'}. Record states with the "
             "steps, record pixels, or draw with a function of yours (observations alone are "
             f"enough for {', '.join(POSES)})."
         )

@@ -1,4 +1,4 @@
-"""The process that draws clips: it finds those that people are to see, and makes their videos."""
+"""The process that draws the videos of clips, those of the most urgent queries first."""
 
 import json
 import os
@@ -28,8 +28,8 @@ from preferl.video import encode
 logger = get_logger(__name__)
 
 LONGEST_PAUSE = 30.0  # seconds between two tries while object storage cannot be reached
-AT_ONCE = 8  # clips taken before priorities are read again, which a more urgent query waits for
-LOOK_UP_SECONDS = 0.05  # how soon a resting worker notices that it is to stop
+AT_ONCE = 8  # clips drawn before priorities are read again; more urgent queries wait so long
+LOOK_UP_SECONDS = 0.05  # how soon a waiting worker notices that it has to stop
 
 
 class Rendered(NamedTuple):
@@ -49,8 +49,9 @@ class RenderWorker:
     Stop it from a signal or another thread with `stop`. Graphics contexts belong to the thread
     that calls `round`, and are kept from clip to clip until `close`.
 
-    A `source` draws the clips of every project, and whoever gives it closes it. By default each
-    project's `frames` describe how, which may import modules of `trust` (see `preferl.trust`).
+    If a `source` is given, it draws the clips of every project; its owner closes it. By default
+    each project's `frames` describe how, and may import the modules of `trust` (see
+    `preferl.trust`).
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class RenderWorker:
         self.stopped = True
 
     def wait(self, seconds: float) -> None:
-        """Rest for a time, or until it is asked to stop."""
+        """Wait for some seconds, or until `stop` is called."""
         until = time.monotonic() + seconds
         while not self.stopped and (left := until - time.monotonic()) > 0:
             time.sleep(min(left, LOOK_UP_SECONDS))
@@ -87,7 +88,7 @@ class RenderWorker:
         self._sources.clear()
 
     def round(self) -> int:
-        """Draw the most urgent clips of each project; returns how many were dealt with.
+        """Draw the most urgent clips of each project; return how many were tried.
 
         A clip that cannot be drawn is marked as failed, with the error, and the next one follows.
 
@@ -112,13 +113,13 @@ class RenderWorker:
         return len(clips)
 
     def waits_for_others(self) -> bool:
-        """Whether others are drawing clips, which come back if those are killed."""
+        """Whether other workers are drawing clips, which are drawn again if these are killed."""
         clips = self._store.clips
         projects = self._store.projects.all()
         return any(clips.is_drawing(project.id) for project in projects)
 
     def _is_new(self, project: Project, why: str) -> bool:
-        """Whether a project has a problem for the first time: what stops one clip stops most."""
+        """Whether a project has a problem for the first time, since most clips share a problem."""
         is_new = (project.id, why) not in self._warned
         self._warned.add((project.id, why))
         return is_new
@@ -130,10 +131,10 @@ class RenderWorker:
             pictures = pictures_of(self._source_of(project), segments, 0)
             video = encode(self._until_stopped(project, clip, pictures), project.fps)
         except StorageError:
-            raise  # of object storage, where the clip stays
-        except Exception as error:  # whatever it is, the next clip may be drawn
+            raise  # storage cannot be reached; the clip is tried again later
+        except Exception as error:  # whatever it is, the next clip may work
             if self.stopped or clips.get(project.id, clip) is None:
-                return  # not done, or an episode in whose place others have come
+                return  # stopped half-way, or the clip was an episode that newer ones replaced
             self.rendered = self.rendered._replace(failed=self.rendered.failed + 1)
             why = f"{type(error).__name__}: {error}"
             if self._is_new(project, why):
@@ -157,7 +158,7 @@ class RenderWorker:
     def _until_stopped(
         self, project: Project, clip: str, pictures: Iterator[Array]
     ) -> Iterator[Array]:
-        """Pictures until it is asked to stop; if they take long, others hear that it goes on."""
+        """Yield pictures until `stop` is called, and extend the claim if they take long."""
         heard = time.monotonic()
         for picture in pictures:
             if self.stopped:
@@ -168,7 +169,7 @@ class RenderWorker:
                 heard = time.monotonic()
 
     def _source_of(self, project: Project) -> FrameSource:
-        """The source of the project's present `frames`, which projects with the same ones share."""
+        """Return the source for the project's `frames`; projects with the same ones share it."""
         if self._source is not None:
             return self._source
         spec = project.frames or {}
@@ -191,12 +192,12 @@ def serve_rendering(
 ) -> Rendered:
     """Draw clips of a store as they are asked about, until SIGTERM or SIGINT.
 
-    Clips that failed before are tried again, since what was missing may be there by now.
+    Clips that failed before are tried again, since the cause may be gone.
 
-    The store is opened as `Store.open` does. A `function`, named `module:function`, draws every
-    clip instead of the projects' `frames`, which may import modules of `trust` (see
-    `preferl.trust`). It ends with the `parent` process, if one is given, and `once` there is
-    nothing left to draw; otherwise it looks for clips every `poll_seconds`.
+    The store is opened by `Store.open`. A `function`, named `module:function`, draws every clip
+    instead of the projects' `frames`, which may import modules of `trust` (see `preferl.trust`).
+    The process ends with the `parent` process, if one is given. With `once`, it ends when nothing
+    is left to draw; otherwise it looks for clips every `poll_seconds`.
 
     Raises:
         ConfigError: no such store or function.
@@ -209,7 +210,7 @@ def serve_rendering(
         worker = ending.enter_context(RenderWorker(store, source, trust=trust))
         for project in store.projects.all():
             store.clips.retry_failed(project.id)
-        if threading.current_thread() is threading.main_thread():  # no other hears signals
+        if threading.current_thread() is threading.main_thread():  # only this one gets signals
             for kind in (signal.SIGTERM, signal.SIGINT):
                 before = signal.signal(kind, lambda *_: worker.stop())
                 ending.callback(signal.signal, kind, before)
@@ -233,7 +234,7 @@ def serve_rendering(
 
 
 def pictures_of(source: FrameSource, segments: Segments, row: int) -> Iterator[Array]:
-    """The pictures of one segment; raises `DataError` unless there is one per real step."""
+    """Yield the pictures of one segment; raise `DataError` unless there is one per real step."""
     steps = int(segments.real[row])
     count = 0
     for count, picture in enumerate(source(segments, row), 1):

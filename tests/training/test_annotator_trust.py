@@ -13,8 +13,8 @@ from preferl.models import MLPReward, MLPRewardConfig
 from preferl.testing import make_comparisons, make_episodes
 from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
 from preferl.training import RewardTrainer, RewardTrainerConfig
+from preferl.training.annotator_trust import AnnotatorTrust, fit_trust
 from preferl.training.reward_trainer import load_trainer, save_trainer
-from preferl.training.trust import AnnotatorTrust, fit_trust
 
 CPU = torch.device("cpu")
 FEW = RewardTrainerConfig(epochs=4, batch_size=8, learning_rate=1e-2, trust=True)
