@@ -19,8 +19,10 @@ from preferl.cli.annotate import CreateConfig, annotate_create, episodes_of_run
 from preferl.data import load_comparisons
 from preferl.data.arrays import load_arrays
 from preferl.errors import ConfigError, DataError, MissingExtraError
+from preferl.models import MLPReward, MLPRewardConfig, infer_spaces
 from preferl.store.status import FitMetrics, to_json
 from preferl.store.store import Store
+from preferl.training import RewardFunction, save_reward
 from preferl.video import encode
 
 
@@ -386,3 +388,15 @@ def test_what_does_not_go_with_a_robot_is_refused(robot, tmp_path, options, mess
     assert run("annotate", "create", "--lerobot", robot, "--length", 5, *options, *where) == 1
     assert message in capsys.readouterr().err
     assert not (tmp_path / "labels").exists()
+
+
+def test_informative_pairs_come_from_a_reward(episodes, recorded, tmp_path, capsys):
+    seen = infer_spaces(episodes.observations, episodes.actions)
+    model = MLPReward(*seen, MLPRewardConfig(members=2), seed=0)
+    save_reward(tmp_path / "fit/reward", RewardFunction(model))
+    words = ("annotate", "create", "--run", recorded, "--store", tmp_path / "labels")
+    words += ("--queries", 5, "--length", 10, "--env", "Pendulum-v1", "--sampler", "informative")
+    assert run(*words) == 1
+    assert "Give --reward" in capsys.readouterr().err
+    assert run(*words, "--reward", tmp_path / "fit") == 0
+    assert "5 pairs of 10 steps" in capsys.readouterr().out

@@ -9,21 +9,26 @@ import pytest
 from helpers.command_line import run
 from helpers.folder_contents import contents
 from preferl.cli.data import (
+    DataRecordConfig,
     InspectConfig,
     LabelConfig,
     data_inspect,
     data_label,
+    data_record,
 )
 from preferl.data import (
     Comparisons,
     Episodes,
     load_comparisons,
+    load_episodes,
     sample_segments,
     save_comparisons,
     save_episodes,
 )
 from preferl.data.sources import load_labels
 from preferl.errors import ConfigError, DataError, StorageError
+from preferl.online import DatasetConfig, PPOConfig, make_environments, save_policy
+from preferl.online.algorithms import build_algorithm
 
 
 @pytest.fixture(autouse=True)
@@ -183,3 +188,16 @@ def test_the_table_and_the_folder(tmp_path, capsys):
     assert "random" in printed
     data_inspect(InspectConfig(str(out / "episodes")))
     assert "float64 [2]" in capsys.readouterr().out  # states
+
+
+def test_a_saved_policy_acts(tmp_path):
+    config = PPOConfig(hidden=(8,))
+    made = build_algorithm(config, make_environments("Pendulum-v1", 1, seed=0), seed=0)
+    save_policy(tmp_path / "policy", made, config)
+    run = DatasetConfig(
+        "Pendulum-v1", mix="expert:1", policy=tmp_path / "policy", deterministic=True
+    )
+    data_record(DataRecordConfig(run, tmp_path / "data"))
+    episodes = load_episodes(tmp_path / "data" / "episodes")
+    expected, _ = made.predict(episodes.observations, deterministic=True)
+    assert episodes.actions == pytest.approx(expected, abs=1e-5)

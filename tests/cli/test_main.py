@@ -9,12 +9,14 @@ import sys
 import warnings
 from io import BytesIO, TextIOWrapper
 
+import numpy as np
 import pytest
 
 from helpers import written_runs
 from helpers.command_line import run
 from preferl.cli.annotate import ExportConfig
 from preferl.cli.console import echo, note
+from preferl.cli.demo import play_pendulums
 from preferl.cli.main import COMMANDS, COMMON
 
 
@@ -156,3 +158,8 @@ def test_a_disk_that_becomes_read_only_ends_a_command_in_words(tmp_path, monkeyp
     assert capsys.readouterr().err == words
     assert run("--verbose", "runs", "list", tmp_path) == 1
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_pair_is_printed_where_nothing_can_move(capsys):
+    play_pendulums(np.tile([1.0, 0.0, 0.0], (2, 5, 1)))
+    assert capsys.readouterr().out.count("●") == 2

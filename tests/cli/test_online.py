@@ -5,13 +5,17 @@ import shutil
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from helpers import gardens
 from helpers.command_line import run
-from preferl.cli.online import OnlineRunConfig, read_settings, starting_point
+from helpers.gardens import Lawn
+from preferl.cli.online import OnlineRunConfig, read_settings, run_with_progress, starting_point
 from preferl.cli.parsing import parse
 from preferl.errors import ConfigError
+from preferl.online import OnlineConfig, PPOConfig
+from preferl.online.configs import EvaluationConfig
 from preferl.reading import MOST_SETTINGS
 
 
@@ -202,3 +206,30 @@ def test_data_sets_are_recorded_in_them(here):
     assert (result["env"], result["tiers"][0]["steps"]) == ("garden:Garden", 27)
     assert run("data", "record", "--env", "garden:OldStep", "--out", "old") == 1
     assert not Path("old").exists()
+
+
+def first_is_better(shown, rng):
+    return np.ones(len(shown))
+
+
+def test_without_a_reward_of_the_environment_the_terminal_is_about_the_answers(tmp_path, capsys):
+    config = OnlineConfig(
+        env=Lawn,
+        environments=2,
+        steps=800,
+        initial_steps=400,
+        iterations=1,
+        comparisons=12,
+        segment_length=10,
+        eval_every=400,
+        eval_episodes=2,
+        teacher=first_is_better,
+        algorithm=PPOConfig(n_steps=100, batch_size=50),
+    )
+    evaluation = EvaluationConfig(episodes=2, queries=4, clip_steps=0, oracle=False)
+    run_with_progress(OnlineRunConfig(config, evaluation, out=tmp_path / "run"))
+    output = " ".join(capsys.readouterr().out.split())
+    assert " s · 12 answers · reward accuracy " in output
+    assert "From 12 answers, the reward model predicts " in output
+    for words in ("return 0", "return while", "True return", "showed its progress", "held-out"):
+        assert words not in output, words

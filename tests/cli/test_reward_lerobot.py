@@ -115,3 +115,10 @@ def test_settings_that_are_refused_before_anything_is_written(robot, tmp_path, c
         assert run(*words, *more) != 0
         assert message in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_data_set_is_inspected(robot, capsys):
+    assert run("data", "inspect", robot / "set") == 0
+    out = capsys.readouterr().out
+    for word in ("stack the blocks", "3 episodes", CAMERA, "[64, 64, 3]", "content id"):
+        assert word in out
