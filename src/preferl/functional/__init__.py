@@ -19,6 +19,12 @@ if TYPE_CHECKING:
         preference_loss as preference_loss,
         preference_probability as preference_probability,
     )
+    from preferl.functional.regret import (
+        advantages as advantages,
+        optimal_policies as optimal_policies,
+        segment_regret as segment_regret,
+        successor_features as successor_features,
+    )
     from preferl.functional.value import (
         advantage_weights as advantage_weights,
         cosine_decay as cosine_decay,

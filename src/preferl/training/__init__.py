@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from preferl.training.distributed import World as World
     from preferl.training.fit_report import FitReport as FitReport, RatingFit as RatingFit
     from preferl.training.publish import PublishedReward as PublishedReward, Publisher as Publisher
+    from preferl.training.regret import (
+        LinearTask as LinearTask,
+        fit_by_regret as fit_by_regret,
+        fit_by_return as fit_by_return,
+    )
     from preferl.training.reward_function import (
         RewardFunction as RewardFunction,
         agent_reward as agent_reward,
