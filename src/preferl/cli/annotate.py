@@ -1160,7 +1160,7 @@ def _write_page(path: Path, numbers: dict[str, Any], grids: tuple[Grid, ...]) ->
     progress = numbers["progress"]
     agreement = numbers["agreement"]
     raw = _percent(agreement["raw"])
-    chance_text = f"{_percent(agreement['chance_text'])} by chance"
+    chance_text = f"{_percent(agreement['chance'])} by chance"
     facts = (
         Fact("Answers", f"{progress['answered']:,}", f"of {progress['wanted']:,} wanted"),
         Fact("People", f"{len(numbers['people']):,}"),
