@@ -163,7 +163,7 @@ def _view(row: GivenAnswer) -> dict[str, Any]:
 def _count_in_words(total: int) -> str:
     """Return in words how many answers a list has.
 
-    >>> _counted(1), _counted(10_001)
+    >>> _count_in_words(1), _count_in_words(10_001)
     ('1 answer', 'more than 10,000 answers')
     """
     return f"more than {plural(MOST_COUNTED)}" if total > MOST_COUNTED else plural(total)

@@ -119,7 +119,7 @@ class StoredFeedback:
 
     @property
     def revision(self) -> int:
-        """Return a number that grows with every answer and is cheap to read."""
+        """Return how many answers there are but for skips, which is cheap to read."""
         return self.store.reports.revision(self.project.id)
 
     @property

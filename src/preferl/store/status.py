@@ -54,7 +54,7 @@ class Status:
     problem: str | None = None  # why the program cannot go on now
     idle: float | None = None  # seconds since the program last made progress
     version: int | None = None  # newest version; 0 before the first
-    behind: int | None = None  # answers that are not in that version
+    behind: int | None = None  # answers but for skips, since the fit of that version began
     looked_at: int | None = None  # revision of the answers at which it last decided whether to fit
     first_at: int | None = None  # answers that the first version needs
     next_at: int | None = None  # revision at which it fits the next version
@@ -78,7 +78,7 @@ class Status:
 class FitMetrics:
     """The outcome of a fit of the reward service, published beside the version."""
 
-    answers: int = 0  # answers in the store
+    answers: int = 0  # comparisons of the fit: one a query, or one an answer
     trained_on: int | None = None  # answers in the training set; None if not reported
     left_out: int = 0  # answers neither trained on nor held out
     train_accuracy: float | None = None  # share of the training answers that the model predicts

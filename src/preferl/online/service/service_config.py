@@ -25,8 +25,8 @@ class ServiceConfig:
             most 50 passes, not a published model's 10,000, unless epochs or a budget are given.
         context: steps that a model with history looks back; the length of a clip by default.
         initial_epochs: passes of the first fit, at least; later ones have less to learn.
-        min_answers: before the first fit; fewer teach nothing.
-        min_new_answers: after which the next fit begins.
+        min_answers: queries with a decided answer before the first fit; fewer teach nothing.
+        min_new_answers: answers of any kind but skips, after which the next fit begins.
         max_wait: seconds after which a single new answer is enough.
         validation: share of the queries whose answers are held out of training, to validate.
         combine: how several people's answers to one query become one; "each" leaves them apart,

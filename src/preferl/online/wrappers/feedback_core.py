@@ -286,7 +286,7 @@ class FeedbackCore:
         rewards = np.zeros((steps, len(self.returns)), np.float32)
         if deferred.reward is not None:
             lookback = _lookback(deferred.reward)
-            pieces, is_step = self.recording.since(deferred.next_step, lookback)  # real: [V, t]
+            pieces, is_step = self.recording.since(deferred.next_step, lookback)  # [V, t]
             if pieces is not None:
                 by_environment = np.zeros(is_step.shape, np.float32)
                 by_environment[is_step] = relabel(pieces, deferred.reward).rewards
