@@ -1,4 +1,4 @@
-"""The requests of the page's scripts; every change carries the session's CSRF token."""
+"""The API that the page's scripts call; every change carries the session's CSRF token."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -64,7 +64,7 @@ class AnswerBody(ClaimBody):
 
 
 class RateBody(Body):
-    """A person's rating and outcome of one clip, in place of those before; its key is used once."""
+    """A person's new rating and outcome of one clip; sending its `key` again changes nothing."""
 
     clip: Annotated[str, Field(pattern=CLIP_ID.pattern)]
     key: Key
@@ -104,9 +104,9 @@ def _claim(request: Request, person: Annotator, count: int) -> dict[str, Any]:
 def _views(
     request: Request, person: Annotator, queries: Sequence[LeasedQuery], *, rated: bool
 ) -> list[dict[str, Any]]:
-    """Return what a browser needs to show pairs, without their purpose or the order of clips.
+    """Return what a browser needs to show pairs, not why they are asked or if sides are swapped.
 
-    Where clips are `rated`, this is with the person's ratings and outcomes of them.
+    If `rated`, the views include the ratings and outcomes that the person gave these clips.
     """
     rows: dict[str, Rating] = {}
     if rated:

@@ -31,8 +31,9 @@ from preferl.trust import preferl_program
 log = get_logger(__name__)
 
 IDLE_SECONDS: Final = 75
-"""Seconds for which a connection may rest: longer than the minute of proxies. A proxy that sends a
-request while the server closes the connection cannot know whether the request arrived."""
+"""Seconds for which a connection may rest. Proxies mostly close one after a minute, and should be
+first: a proxy that sends a request while the server closes the connection cannot know whether the
+request arrived."""
 
 REST_SECONDS: Final = 2.0  # before a program that died is started again, as the fault may last
 MESSAGES_PER_MINUTE: Final = 30  # messages that are logged; an attack mostly repeats the same one
@@ -97,7 +98,7 @@ def serve(
 
 @contextmanager
 def private_redirect(link: str) -> Iterator[Path]:
-    """Write a private file that redirects the browser to a link, since command lines are public."""
+    """Write a private file that redirects to a link, since others could read a command line."""
     with TemporaryDirectory(prefix="preferl-", ignore_cleanup_errors=True) as folder:
         file = Path(folder) / "open.html"
         with writing(file, private=True) as draft:
@@ -111,7 +112,7 @@ def private_redirect(link: str) -> Iterator[Path]:
 
 
 def configured(app: FastAPI, *, log_level: str = "warning") -> uvicorn.Config:
-    """Return uvicorn's settings for the app, so that no connection keeps others out."""
+    """Return uvicorn's settings for the app; with these, no connection can keep others out."""
     protocol, most = patient_protocol()
     app.state.news.room = min(HELD, most // 4)
     return uvicorn.Config(
@@ -230,7 +231,7 @@ class BoundedLog(logging.Filter):
         self._count = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether this message is logged; the last one of a minute announces the cut."""
+        """Return whether to log a message; the last one of a minute says that more are left out."""
         seconds = self._clock()
         if seconds - self._minute_start >= 60:
             if (left_out := self._count - self._per_minute) > 0:
@@ -250,7 +251,7 @@ def _add(record: logging.LogRecord, words: str) -> None:
 
 @contextmanager
 def bounded(loggers: tuple[str, ...] = ("", "uvicorn", "uvicorn.error")) -> Iterator[None]:
-    """Limit how much the handlers of these loggers, and of Python itself, log in the block."""
+    """Limit what the handlers of these loggers, and Python's fallback handler, log in the block."""
     handlers = {handler for name in loggers for handler in logging.getLogger(name).handlers}
     fallback = {logging.lastResort} if logging.lastResort is not None else set()
     bounds = {handler: BoundedLog() for handler in handlers | fallback}

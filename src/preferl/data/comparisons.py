@@ -48,7 +48,7 @@ class Comparisons:
             if (column := getattr(self, name)) is not None:
                 require_shape(f"Comparisons.{name}", column, (count,))
         least = self.weight.min(initial=0)
-        if not least >= 0:  # nor NaN
+        if not least >= 0:  # NaN fails this, too
             raise DataError(f"Comparisons.weight: expected numbers of at least 0, got {least}.")
         _require_rows(self.pairs, len(self.segments))
 
@@ -61,7 +61,7 @@ class Comparisons:
         weight: FloatArray | None = None,
         annotator: IntArray | None = None,
     ) -> Self:
-        """Build comparisons from just the segments and steps of their pairs; weights default to 1.
+        """Build comparisons with only the segments and steps of their pairs; weights default to 1.
 
         Raises:
             DataError: pairs that name no segment, or arrays that `Comparisons` refuses.
@@ -110,7 +110,7 @@ class Comparisons:
         [False, False, True, True]
         """
         sure = np.isin(self.preference, (0, 0.5, 1))
-        halves = 2 * self.weight * self.preference  # whole if it averages `weight` answers
+        halves = 2 * self.weight * self.preference  # a whole number for a mean of `weight` answers
         counted = (self.weight > 1) & (self.weight % 1 == 0)
         average = counted & (np.abs(halves - np.rint(halves)) < 1e-5)  # float32 has seven digits
         return np.asarray(self.answered & ~sure & ~average)

@@ -50,7 +50,7 @@ def steps_for(
 
 
 Crop = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Maps starts and real steps of windows, `[B]` each, to starts and real steps of shorter ones."""
+"""Shortens windows: maps their starts and numbers of real steps, `[B]` each, to new ones."""
 
 MINIBATCH_BYTES = 2**26
 """Bytes of observations that are gathered at once for a forward without gradients."""
@@ -72,7 +72,7 @@ def gather_windows(
 
 @final
 class LateWindows:
-    """Windows that are encoded when they are gathered; the block of steps stays where it is.
+    """Windows that are encoded when they are gathered; their steps are not all moved to the device.
 
     The observations of `at_once` windows fit into `MINIBATCH_BYTES`.
     """
@@ -89,7 +89,7 @@ class LateWindows:
 
     @torch.no_grad()
     def __call__(self, rows: Tensor, crop: Crop | None = None) -> tuple[Any, Tensor]:
-        """Features `[B, L, ...]` and mask `[B, L]` of the segments `rows`, `[B]`, or of parts."""
+        """Features `[B, L, ...]` and mask `[B, L]` of segments `rows` `[B]`, cut by `crop`."""
         segments = self._segments
         numbers = rows.cpu().numpy()
         device = self._device
@@ -104,7 +104,7 @@ class LateWindows:
 
 @final
 class Windows:
-    """Windows into the features of a block of steps, which are computed once, on a device."""
+    """Windows whose features are computed once, for all steps together, and stay on the device."""
 
     at_once = 512
     """Windows per forward without gradients."""
@@ -132,7 +132,7 @@ class Windows:
         return len(self._start)
 
     def __call__(self, rows: Tensor, crop: Crop | None = None) -> tuple[Any, Tensor]:
-        """Features `[B, L, ...]` and mask `[B, L]` of the segments `rows`, `[B]`, or of parts."""
+        """Features `[B, L, ...]` and mask `[B, L]` of segments `rows` `[B]`, cut by `crop`."""
         start = self._start[rows]
         if crop is None and self._windows is not None:
             mask = self._all.expand(len(rows), self.length)
@@ -150,7 +150,7 @@ class Windows:
 class JoinedWindows:
     """Windows of compared clips, followed by those of rated clips, perhaps of another length.
 
-    Windows that are gathered together are of one kind, so that none is padded for the other.
+    One call gathers only compared or only rated clips, so that neither are padded for the others.
     """
 
     def __init__(self, compared: Windows | LateWindows, rated: Windows | LateWindows) -> None:
@@ -159,7 +159,7 @@ class JoinedWindows:
         self._rated = rated
 
     def __call__(self, rows: Tensor, crop: Crop | None = None) -> tuple[Any, Tensor]:
-        """Features `[B, L, ...]` and mask `[B, L]` of the segments `rows`, `[B]`, or of parts."""
+        """Features `[B, L, ...]` and mask `[B, L]` of segments `rows` `[B]`, cut by `crop`."""
         compared = len(self._compared)
         if rows[0] < compared:
             return self._compared(rows, crop)
@@ -209,8 +209,8 @@ class Answers:
     A weight is the answer's weight times the member's bootstrap count. `annotator` holds `[P]` rows
     of a table of people, or None if they are unknown. `soft` is `[P]` true for soft labels, which
     are fitted without noise (`Comparisons.soft`), or None if there are none. `level` is None unless
-    ratings follow the comparisons: then it holds `[P]` the levels of `RatedClips`, and -1 for
-    comparisons. The preference of a rating is NaN, and its pair names its clip twice.
+    ratings follow the comparisons: then its `[P]` numbers are -1 for comparisons, and the levels of
+    `RatedClips` for ratings. The preference of a rating is NaN, and its pair names its clip twice.
     """
 
     pairs: Tensor
@@ -230,7 +230,7 @@ class Answers:
     ) -> Self:
         """Make answers from comparisons, with bootstrap counts `[E, P]`.
 
-        `soft` is `comparisons.soft` by default; pass it where weights have been changed since.
+        `soft` is `comparisons.soft` by default; if you changed weights, pass the one from before.
         """
         annotator = comparisons.annotator
         soft = comparisons.soft if soft is None else soft
@@ -254,7 +254,7 @@ class Answers:
         return type(self)(self.pairs[rows], preference, weight, annotator, soft, level)
 
     def with_ratings(self, clip: Tensor, level: Tensor, weight: Tensor) -> Self:
-        """Append ratings of clips `[Q]` at levels `[Q]`, with weights `[E, Q]`, by nobody known."""
+        """Append ratings of clips `[Q]`: levels `[Q]`, weights `[E, Q]`, and unknown annotators."""
         added = len(clip)
         annotator = self.annotator
         soft = self.soft
@@ -268,7 +268,7 @@ class Answers:
         )
 
     def repeated(self, times: int) -> Self:
-        """Return each answer `times` times, all of one answer before the next."""
+        """Return each answer `times` times in a row."""
         if times == 1:
             return self
         return self[torch.arange(len(self), device=self.pairs.device).repeat_interleave(times)]

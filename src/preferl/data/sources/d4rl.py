@@ -1,4 +1,4 @@
-"""HDF5 files of D4RL, read as their Q-learning view, whose row numbers published labels use.
+"""HDF5 files of D4RL, read as the Q-learning view; published labels number the rows of this view.
 
 Fu et al. 2020, "D4RL: Datasets for Deep Data-Driven Reinforcement Learning"; gym is not needed.
 """
@@ -17,21 +17,23 @@ from preferl.shapes import BoolArray, IntArray
 
 
 def load_d4rl(path: str | Path, *, task: str | Task | None = None) -> Episodes:
-    """Read a D4RL file as its Q-learning view, whose row numbers label files use.
+    """Read a D4RL file as its Q-learning view; label files number the rows of this view.
 
     The view drops the file's last row and all rows at which a time limit ended the episode. The
-    next observation of a row is the observation of the following row of the file, dropped or not;
-    `next_observations` must agree with that. An episode ends where the file marks that it
-    terminated (that step stays and is terminated) or timed out (that step is dropped, and its
-    observation is the final one), and at the end of the file. In a maze it also ends where the goal
-    moves in any direction; D4RL's own code notices only moves whose coordinates sum to more than 0.
+    next observation of a row is the observation of the file's following row, even if the view drops
+    that row. If the file has `next_observations`, they must agree with that.
+
+    An episode ends where the file marks that it terminated or timed out, and at the end of the
+    file. A terminated step stays in the view; a step that timed out is dropped, and its observation
+    becomes the final one. In a maze an episode also ends where the goal moves in any direction;
+    D4RL's own code notices only moves whose coordinates sum to more than 0.
 
     Args:
         path: an `.hdf5` file with `observations`, `actions`, `rewards`, `terminals` and
             mostly `timeouts`. `infos/qpos` and `infos/qvel` become `states`.
         task: name or row of `preferl.data.TASKS`. Needed where the file has no `timeouts`: each
             `max_episode_steps`-th step of an episode then counts as a timeout. Without a task, a
-            moved goal ends episodes if the file has `infos/goal`; with one, if its row says so.
+            moved goal ends episodes if the file has `infos/goal`; with a task, if the task says so.
 
     Raises:
         ConfigError: an unknown task.

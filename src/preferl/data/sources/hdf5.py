@@ -23,7 +23,7 @@ SIGNATURE: Final = b"\x89HDF\r\n\x1a\n"
 """The bytes that an HDF5 file begins with."""
 
 DEEPEST: Final = 32
-"""Most groups within groups; published files have four at most."""
+"""How deep groups may lie within groups; in published files, at most four deep."""
 
 MOST_DEFLATED: Final = 1_032
 """Most bytes that one byte of deflate can unpack to."""
@@ -45,7 +45,7 @@ _COPY: Final = "Copy the arrays into one plain file, if you trust its maker."
 def open_hdf5(path: str | Path, expansion: Expansion | None = None) -> Iterator[Any]:
     """Open an `h5py.File` for reading, unless it links to other files or unpacks to too much.
 
-    The sizes of its arrays are added to `expansion`; code that unpacks them further adds more.
+    The sizes of its arrays are added to `expansion`; a caller that unpacks them further adds to it.
 
     Raises:
         DataError: there is no such file, it is cut off or not HDF5, links to other files, is far
@@ -55,7 +55,7 @@ def open_hdf5(path: str | Path, expansion: Expansion | None = None) -> Iterator[
     h5py = require("h5py", extra="d4rl")
     with reading_foreign(path, "a whole HDF5 file"), h5py.File(path, "r") as file:
         expansion = expansion or Expansion.of(Path(path))
-        _refuse_links(file, f"{path}", set())  # first, since a soft link might lead through one
+        _refuse_links(file, f"{path}", set())  # first: soft links may lead through external ones
         expansion.add(_size(file, f"{path}", {}, 0))
         yield file
 
@@ -79,7 +79,7 @@ def _refuse_links(group: Any, name: str, visited: set[int]) -> None:
     visited.add(_address(group))
     for key in group:
         kind = None
-        with suppress(TypeError):  # a kind that a program defines
+        with suppress(TypeError):  # h5py knows no class for links that programs define
             kind = group.get(key, getclass=True, getlink=True)
         if kind is h5py.SoftLink:
             continue  # leads to where another link of this file leads, or nowhere
@@ -94,7 +94,7 @@ def _refuse_links(group: Any, name: str, visited: set[int]) -> None:
 
 
 def _size(group: Any, name: str, size_of: dict[int, int], depth: int) -> int:
-    """Return the bytes of all arrays in a group, each once for every path to it."""
+    """Return the bytes of all arrays in a group; an array on several paths counts for each path."""
     h5py = require("h5py", extra="d4rl")
     if depth > DEEPEST:
         raise DataError(
@@ -135,7 +135,7 @@ def _size_of_array(array: Any, where: str) -> int:
 
 
 def _check_chunks(array: Any, size: int, where: str) -> None:
-    """Refuse chunks that unpack to more bytes than declared, which the HDF5 library would do."""
+    """Refuse chunks that unpack to more bytes than declared; the HDF5 library would unpack them."""
     chunks: list[Any] = []
     array.id.chunk_iter(chunks.append)
     for chunk in chunks:

@@ -46,8 +46,8 @@ HUB_CONFIG = "config.json"
 class Context:
     """The last `H` steps of `V` environments, as a Decision Transformer sees them.
 
-    `predict` returns it as its state: pass it on unchanged. Returns-to-go are divided by the scale,
-    for each of `C` candidates; a step is real once its episode has begun.
+    `predict` returns it as its state: pass it on unchanged. Each of `C` candidate targets has its
+    own returns-to-go, divided by the scale. A step is real once its episode has begun.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Context:
         self.rewards = None
 
     def _next_returns_to_go(self, begin: BoolArray, decrement: Decrement) -> FloatArray:
-        """`[V, C]` of the new step."""
+        """Return the returns-to-go `[V, C]` of the new step."""
         if decrement == "even":
             left = np.maximum(1 - self._time / self._statistics.longest, 0)
             return np.asarray(self._targets * left[:, None])
@@ -113,7 +113,7 @@ class Context:
 
 @final
 class DecisionTransformerPolicy:
-    """A policy with stable-baselines3's `predict` whose state is the context of its last steps.
+    """A policy with the `predict` of stable-baselines3; its state is a `Context` of its last steps.
 
     It lowers its target return by the rewards it receives: those of a learned reward, if its
     returns were made of one (`with_reward`), otherwise those that `earned` passes on, as
@@ -144,7 +144,7 @@ class DecisionTransformerPolicy:
         self._pixels = learned.build_pixel_encoder()
         self._critics = learned.build_critics()
         self.reward: Reward | None = None
-        self._model: torch.nn.Module | None = None  # without an engine
+        self._model: torch.nn.Module | None = None  # built on first use if no engine is registered
         self._rng = np.random.default_rng(seed)
 
     def with_target(self, target: float | str) -> Self:
@@ -154,10 +154,10 @@ class DecisionTransformerPolicy:
         return other
 
     def with_reward(self, reward: AnyReward | None) -> Self:
-        """The same policy going by a learned reward in place of the environment's; None undoes it.
+        """Return the same policy with a learned reward for the environment's; None removes it.
 
-        It is the one that its returns were made of: a `RewardFunction`, or a plain function of
-        observations and actions.
+        Pass the reward that the returns of its training data were computed with: a
+        `RewardFunction`, or a plain function of observations and actions.
         """
         other = copy(self)
         other.reward = None if reward is None else as_reward(reward)
@@ -174,7 +174,7 @@ class DecisionTransformerPolicy:
 
         Args:
             observation: as the environment gives it.
-            state: from the call before, changed in place; None begins.
+            state: what the previous call returned, changed in place; None at the first call.
             episode_start: `[V]` which environments have begun a new episode.
             deterministic: the likeliest of discrete actions, rather than one drawn; continuous
                 ones are the same either way.
@@ -189,12 +189,12 @@ class DecisionTransformerPolicy:
         if context is None:
             regulariser = self.learned.regulariser
             candidates = (1.0,) if regulariser is None else regulariser.candidates
-            # Of a negative return, twice is less; more has to be more.
+            # Twice a negative return is a lower one, so candidates add a share of its size.
             targets = self.target + (np.array(candidates) - 1) * abs(self.target)  # [C]
             context = Context(self.statistics, states, action_size(self.action_space), targets)
         context.append(states, episode_start, self.decrement)
         actions = self._to_space(self._features(context, deterministic))
-        # The context keeps the actions as a bounded space cut them off.
+        # The context keeps the actions as they are after clipping to a bounded space.
         context.actions[:, -1] = action_features(actions, self.action_space)
         if self.reward is not None:
             if context.history is None:
@@ -203,7 +203,7 @@ class DecisionTransformerPolicy:
         return (actions[0] if single else actions), context
 
     def earned(self, state: Any, rewards: FloatArray) -> None:
-        """Pass on the rewards `[V]` of the last actions; a learned reward goes before them."""
+        """Pass on the rewards `[V]` of the last actions; a learned reward replaces them."""
         if self.reward is None:
             state.rewards = np.asarray(rewards, np.float64).reshape(-1)
 
@@ -228,11 +228,11 @@ class DecisionTransformerPolicy:
         Args:
             name: of the repository, `OWNER/NAME`; it is made if absent.
             env: id of the environment, for the card.
-            report: episodes of this policy in it, for the card's scores.
+            report: episodes of this policy in that environment, for the card's scores.
             data: description of the training data, for the card.
             licence: identifier such as `"mit"`, for the card.
             private: whether a new repository is; None is the owner's default.
-            token: of who may write there; None takes that of `hf auth login`.
+            token: access token that may write there; None takes the one of `hf auth login`.
             revision: branch to write to.
             message: of the commit.
 
@@ -274,7 +274,7 @@ class DecisionTransformerPolicy:
         return str(repository)
 
     def save(self, path: Path | str) -> None:
-        """Write the policy as a folder, all or nothing, without the reward that it goes by.
+        """Write the policy as a folder, all or nothing; a learned reward is not written.
 
         A policy that was there is replaced. `DecisionTransformerModel.from_pretrained` reads the
         parameters from there, too.
@@ -307,10 +307,10 @@ class DecisionTransformerPolicy:
 
     @classmethod
     def load(cls, path: Path | str, *, seed: int = 0) -> Self:
-        """Read what `save` wrote, or what was pushed as `hub:OWNER/NAME`, to the same numbers.
+        """Read exactly the policy that `save` wrote, or that was pushed as `hub:OWNER/NAME`.
 
-        `hub:OWNER/NAME@REVISION` is a branch, tag or commit of Hugging Face's hub; `seed` is that
-        of actions that are drawn.
+        `hub:OWNER/NAME@REVISION` is a branch, tag or commit of Hugging Face's hub. Actions that
+        are drawn at random depend on `seed`.
 
         Raises:
             CheckpointError: no such folder, a damaged one, or one of another format.

@@ -47,7 +47,8 @@ def _normalisation(normaliser: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return settings of a `VecNormalize`, or of its fields in a file, and its statistics.
 
     The settings are `clip`, the largest size of a normalised number; `epsilon`, added to variances;
-    and `keys`, the keys of a dictionary that are normalised, None for observations of one array.
+    and `keys`, which arrays of dictionary observations are normalised, or None if observations are
+    a single array.
     Statistics are `mean` `[*obs]`, `var` `[*obs]` and `count` `[]`; with keys, their names begin
     with `KEY/`.
     """
@@ -65,9 +66,10 @@ def _normalisation(normaliser: Any) -> tuple[dict[str, Any], dict[str, Array]]:
 def _normalised(
     env: VecEnv, settings: Mapping[str, Any], statistics: Mapping[str, Array], *, training: bool
 ) -> VecNormalize:
-    """Normalise observations, not rewards; raise `ValueError` if the statistics do not fit them.
+    """Wrap an environment so that its observations are normalised, and its rewards are not.
 
-    With `training`, the statistics go on changing.
+    With `training`, the statistics go on changing. Statistics that do not fit the observations
+    raise `ValueError`.
     """
     clip = float(settings["clip"])
     epsilon = float(settings["epsilon"])
@@ -94,7 +96,7 @@ def _running(statistics: Any, keys: list[str] | None) -> list[tuple[str, Running
 
 
 def read_vecnormalize(path: Path, env: VecEnv) -> VecNormalize:
-    """Wrap an environment as `VecNormalize.save` wrote it; rewards are not normalised.
+    """Wrap an environment in the `VecNormalize` of a file; rewards are not normalised.
 
     If the file normalises only rewards, the wrapper changes nothing. Nothing in the file is run;
     a file that asks to run something, or holds something else, raises a `DataError`.
@@ -150,18 +152,18 @@ def save_policy(path: Path | str, algorithm: BaseAlgorithm, config: AlgorithmCon
 def load_policy(
     path: Path | str, *, device: str = "cpu", env: VecEnv | None = None, trust: Collection[str] = ()
 ) -> BaseAlgorithm:
-    """Read a policy; it acts through `predict`, and in `env` it can learn on.
+    """Read a policy, which acts through `predict` and, if `env` is given, can go on learning in it.
 
     If the policy learned from normalised observations, its environment is a `VecNormalize` with the
-    saved statistics. `evaluate_policy`, `film` and `record` normalise by it. If you call `predict`
-    yourself, `preferl.evaluation.on_raw_observations` returns a policy that takes observations as
-    the environment gives them.
+    saved statistics. `evaluate_policy`, `film` and `record` use these statistics. If you call
+    `predict` yourself, `preferl.evaluation.on_raw_observations` returns a policy that takes
+    observations as the environment gives them.
 
     Args:
         path: the folder that `save_policy` wrote.
         device: device of its network.
-        env: environment to learn on in, without `VecNormalize`; the saved statistics of
-            observations then go on changing. Rewards are not normalised.
+        env: environment in which learning goes on, without `VecNormalize`; the saved statistics
+            of observations then go on changing. Rewards are not normalised.
         trust: modules that may be imported if the algorithm is one of your own. A module that is
             already imported need not be named.
 

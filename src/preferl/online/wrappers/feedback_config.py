@@ -16,8 +16,8 @@ from preferl.registry import ACQUISITIONS, SAMPLERS
 LOGGER = get_logger(__name__)
 
 MAX_TIMES_SHOWN: Final = 2.0
-"""If each recorded step is shown more often than this on average, there is a warning: clips then
-repeat what others have shown, so that more answers teach less."""
+"""If each recorded step is shown more often than this on average, there is a warning: many clips
+then show the same steps, so that more answers teach less."""
 
 VariableLength = Literal["allow", "refuse"]
 """Whether episodes of different length give one warning, or an error."""
@@ -40,28 +40,28 @@ class QueryConfig:
     """Settings of what is asked about, which the loop and wrapped environments share.
 
     Attributes:
-        segment_length: steps of a clip. 50 are one or two seconds of most tasks; the DRLHP paper
-            shows that long.
+        segment_length: steps of a clip. In most tasks 50 steps last one or two seconds, as long as
+            the clips of the DRLHP paper.
         sampler: how pairs are chosen, a name of `preferl.registry.SAMPLERS`. "uniform" draws any
             pairs; "informative" takes those about which members of the reward disagree most, as in
             DRLHP. B-Pref's six samplers are "uniform", "disagreement", "entropy", "k_center" (pairs
             that lie far from one another and from earlier ones; also called "covering"), and
-            "k_center_disagreement" and "k_center_entropy", which do so among the more informative
-            half.
+            "k_center_disagreement" and "k_center_entropy", which choose such pairs from the more
+            informative half.
         acquisition: measure of "informative" pairs: the variance over members of the pair's
             "logit", "probability" (as in the DRLHP paper) or "label", or the "entropy" of their
             answers. B-Pref's samplers do not use it.
-        oversampling: candidate pairs for each query, for all samplers but "uniform", and for one of
-            your own that does not say how many segments it wants. 10 as in B-Pref.
-        short: which clips are cut of episodes that are shorter than a clip. "drop" cuts none.
+        oversampling: candidate pairs for each query, 10 as in B-Pref. "uniform" does not use it,
+            nor does a sampler of your own that says how many segments it wants.
+        short: how clips are cut from episodes that are shorter than a clip. "drop" cuts none.
             "auto" cuts some only if all episodes are too short. With "pad", a clip may end early
-            with its episode, so that answers can tell how good it is to go on; choose that where
+            with its episode, so that answers can show how good it is to go on; choose that where
             longer episodes are better. See `preferl.data.sample_segments`.
         variable_length: "allow" episodes of different length, with one warning, or "refuse".
         buffer_steps: environment steps of the latest experience that clips are cut from; the
             oldest episodes go first.
-        states: record `info["state"]`, from which steps can be drawn again (see `RecordsStates`),
-            for environments whose observations do not suffice for that.
+        states: record `info["state"]`, from which videos of steps can be drawn later (see
+            `RecordsStates`), for environments whose observations do not suffice for that.
         seed: seed of all random choices.
 
     Raises:
@@ -110,7 +110,7 @@ class FeedbackConfig(QueryConfig):
         refresh_every: vector steps after which the agent switches to a newer reward; the length of
             a rollout. None switches only in `refresh`, which `FeedbackCallback` calls.
         hide_true_reward: leave the environment's own reward out of what the agent's program sees;
-            in `info["episode"]` of a monitor inside, the return is the learned one.
+            if a monitor is wrapped inside, its `info["episode"]` gives the learned return.
 
     Raises:
         ConfigError: a number out of its range, or a word that is none of these.
@@ -166,7 +166,7 @@ class LengthGuard:
         self.warned = self.differ = False
 
     def check(self, shortest: int | None, longest: int, remark: str = "") -> None:
-        """Compare the lengths of the shortest episode that ended, if any, and of the longest.
+        """Compare the shortest length of an ended episode (None before one ends) with the longest.
 
         Raises:
             DataError: their lengths differ, and that is refused; `remark` ends the message.

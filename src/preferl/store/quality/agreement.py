@@ -36,7 +36,7 @@ class AgreementReport:
     chance: float | None  # what that share would be if answers had nothing to do with queries
     queries: int  # that two or more people answered
     pairs: int  # of answers to one query
-    note: str = ""  # why there is no alpha, or nothing
+    note: str = ""  # why alpha is None; empty if it is not
 
 
 @final
@@ -44,7 +44,7 @@ class AgreementReport:
 class ModelAgreement:
     """Agreement of one model with people, about the queries that both answered.
 
-    Where several people answered a query, each of their answers counts by an equal share of it.
+    Each query counts once: if several people answered it, their answers have equal shares of it.
     """
 
     name: str
@@ -60,10 +60,10 @@ def krippendorff_alpha(counts: IntArray, scale: Scale = "nominal") -> float:
 
     Ordinal values disagree by how many of the given values lie between them.
 
-    It is 1 for perfect agreement, 0 for chance, below 0 for less than that, and NaN where no unit
-    has two answers or all answers are the same. It is unstable where nearly all answers are alike,
-    so show the raw agreement beside it. Chance counts how often the first and the second were
-    preferred, so the order of clips in a pair must not depend on which is the better one.
+    Alpha is 1 for perfect agreement, 0 for chance, below 0 for less than chance, and NaN where no
+    unit has two answers or all answers are the same. It is unstable where nearly all answers are
+    alike, so show the raw agreement beside it. The level of chance depends on how often people
+    preferred the first clip, so the order of a pair must not depend on which clip is better.
 
     >>> krippendorff_alpha(np.array([[2, 0, 0], [0, 0, 2]]))
     1.0
@@ -76,8 +76,8 @@ def agreement_report(
 ) -> AgreementReport:
     """Alpha with its interval, raw agreement, chance, and how much data they rest on.
 
-    Cannot-tell answers are missing values. Repeats are left out: they are not other people's. So
-    are models, which `agreement_with_people` compares.
+    Cannot-tell answers are missing values. Repeats are left out, since the same person gave them.
+    Models are left out, too; `agreement_with_people` compares those.
     With 2000 resamples of the queries the ends of the interval are steady to about 0.01.
 
     >>> report = agreement_report(Votes.of([0, 0], [0, 1], [1, 1]), np.random.default_rng(0))
@@ -168,12 +168,12 @@ def _alpha(coincidences: FloatArray, scale: Scale) -> FloatArray:
     count = totals.sum(-1)
     if scale == "nominal":
         difference = 1 - np.eye(totals.shape[-1])
-    else:  # as a share of all values, from the middle of one value's to the middle of the other's
+    else:  # squared distance between the middle ranks of two values, as shares of all answers
         middle = (np.cumsum(totals, -1) - totals / 2) / np.maximum(count, 1)[..., None]
         difference = (middle[..., :, None] - middle[..., None, :]) ** 2
     observed = (coincidences * difference).sum((-2, -1))
     expected = (totals[..., :, None] * totals[..., None, :] * difference).sum((-2, -1))
-    # What rounding leaves of a single category is no variation.
+    # If all answers are the same, rounding may leave a tiny number, which is no variation.
     varied = expected > 1e-9 * np.maximum(count, 1) ** 2
     alpha = 1 - (count - 1) * observed / np.where(varied, expected, 1)
     return np.asarray(np.where(varied, alpha, np.nan))
@@ -184,7 +184,7 @@ def _alpha_interval(
 ) -> tuple[float, float]:
     """95 % percentile interval of alpha over resampled queries.
 
-    Queries that were answered alike are drawn together: few kinds exist, however many queries.
+    Queries with the same counts are drawn as one kind: many queries still have few kinds.
     """
     kinds, frequency = np.unique(counts, axis=0, return_counts=True)
     drawn = rng.multinomial(len(counts), frequency / len(counts), size=resamples)
@@ -194,5 +194,5 @@ def _alpha_interval(
 
 
 def _pairs(counts: IntArray | FloatArray) -> FloatArray:
-    """Ordered pairs of different answers among `counts` of them."""
+    """Return how many ordered pairs can be made of each number of answers."""
     return np.asarray(counts * (counts - 1))
