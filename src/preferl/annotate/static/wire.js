@@ -28,14 +28,22 @@ const until = (milliseconds) =>
     window.addEventListener('online', go);
   });
 
-async function attempt(path, body) {
-  const answer = await fetch(path, {
+const post = (path, body) =>
+  fetch(path, {
     method: 'POST',
     headers: { 'Content-Type': 'application/json', 'X-CSRF-Token': token },
     body: JSON.stringify(body),
     signal: AbortSignal.timeout(PATIENCE),
     keepalive: true, // a change on its way outlives the page
   });
+
+async function attempt(path, body) {
+  let answer = await post(path, body);
+  if (answer.status === 401) {
+    // A link opened in another tab ends this session a moment before the new cookie arrives.
+    await until(WAITS[0]);
+    answer = await post(path, body);
+  }
   if (answer.ok) return answer.json();
   if (answer.status >= 500 || answer.status === 429) throw new Error(`server: ${answer.status}`);
   const { error = 'The server refused this.' } = await answer.json().catch(() => ({}));
