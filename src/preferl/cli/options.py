@@ -219,7 +219,7 @@ class AnswersConfig(StoreConfig):
             FeedbackError: the teacher declines every pair.
             StorageError: the store does not exist.
         """
-        _require_one_source(self)
+        require_one_source(self)
         teacher = None if self.teacher is None else named_teacher(self.teacher)
         rng = np.random.default_rng([self.seed, draws])
         episodes = None
@@ -319,7 +319,8 @@ def encoded_clips(
     return replace(clips, observations=take(episodes.observations, frames))
 
 
-def _require_one_source(config: AnswersConfig) -> None:
+def require_one_source(config: AnswersConfig) -> None:
+    """Raise `ConfigError` unless one option says where answers come from."""
     names = ("labels", "store", "comparisons")
     given = [f"--{name}" for name in names if getattr(config, name) is not None]
     if len(given) > 1 or not (given or config.teacher):

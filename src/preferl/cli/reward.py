@@ -27,6 +27,7 @@ from preferl.cli.options import (
     open_robot,
     opened,
     read_episodes,
+    require_one_source,
     true_reward_of,
 )
 from preferl.cli.parsing import FLAT, OF_YOUR_OWN, POSITIONAL, Mark, options_of, require_name
@@ -154,6 +155,7 @@ def reward_fit(config: FitConfig) -> None:
         require_openable(config.out, resume=config.resume)
     require_places(config.report_to)
     encoder = open_encoder(config.encoder, device=usable_device(config.device))
+    require_one_source(config)
     ratings = _ratings(config)
     episodes, comparisons, labels = config.read(encoder=encoder, rated=ratings)
     if ratings is not None and encoder is not None:
