@@ -258,5 +258,5 @@ def test_thousands_of_requests(world):
     assert sum(statuses.values()) == COUNT
     assert fine >= COUNT // 5
     assert min(world.fine[role] for role in ROLES) >= COUNT // 100
-    assert len(world.tables.rows("answer")) > COUNT // 20, "hardly anything was answered"
+    assert len(world.tables.rows("answer")) > COUNT // 50, "hardly anything was answered"
     assert len(world.tables.rows("rating")) > COUNT // 200, "hardly anything was rated"

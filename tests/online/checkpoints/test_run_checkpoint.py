@@ -291,7 +291,7 @@ def test_learning_goes_on_whatever_becomes_of_the_disk(
 
 
 def test_another_run_is_not_written_over(saved, tmp_path):
-    with pytest.raises(ConfigError, match=r"64 steps.*got one of 0 steps"):
+    with pytest.raises(ConfigError, match=r"64 steps.*got 0\."):
         learn(fresh(), 64, saved)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("")
