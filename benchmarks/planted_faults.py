@@ -267,8 +267,9 @@ FAULTS: Final = (
         (
             Edit(
                 "src/preferl/online/wrappers/recording.py",
-                "mask = (times >= self._begun[:, None]) & (times >= self._first)  # [V, H]",
-                "mask = (times >= 0) & (times >= self._first + 0 * self._begun[:, None])",
+                "mask = (times >= self._episode_start[:, None]) & (times >= self._first_time)",
+                "mask = (times >= 0) & "
+                "(times >= self._first_time + 0 * self._episode_start[:, None])",
             ),
         ),
     ),
@@ -291,10 +292,9 @@ FAULTS: Final = (
         (
             Edit(
                 "src/preferl/store/queue.py",
-                "                session.scalar(statements.ALONE, "
-                '{"annotator_id": annotator_id})\n'
-                "                yield session, _by_key(session, key, annotator_id)\n",
-                "                yield session, _by_key(session, key, annotator_id)\n",
+                '            session.scalar(statements.ALONE, {"annotator_id": annotator_id})\n'
+                "            yield session, _by_key(session, table, key, annotator_id)\n",
+                "            yield session, _by_key(session, table, key, annotator_id)\n",
             ),
         ),
     ),
@@ -329,8 +329,8 @@ FAULTS: Final = (
         (
             Edit(
                 "src/preferl/evaluation/rollout.py",
-                "reset(seed=self._seed + self._begun)",
-                "reset(seed=self._seed + place)",
+                "seed=self._seed + self._begun_episodes\n",
+                "seed=self._seed + number\n",
             ),
         ),
     ),
