@@ -18,12 +18,16 @@ NIGHTLY = {
     "dt_door_human.py",
     "dt_halfcheetah.py",
     "is_it_working.py",
+    "lerobot_reacher.py",
     "metaworld_sweep.py",
     "moving_dot_pixels.py",
+    "offline_fits.py",
+    "offline_table.py",
     "presets_through_services.py",
+    "pt_door_human.py",
     "wrong_answers.py",
 }
-"""Whose parts other recipes and tests run, too."""
+"""Whose parts other recipes and tests run, too, or which take most of a minute."""
 RECIPES = [
     pytest.param(path, marks=pytest.mark.nightly if path.name in NIGHTLY else (), id=path.name)
     for path in sorted((ROOT / "recipes").glob("*.py"))

@@ -20,6 +20,7 @@ def test_one_way_of_asking(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly  # interrupted online runs are resumed in every check
 def test_an_interrupted_demo_goes_on_with_its_labels(tmp_path):
     labels = tmp_path / "run-labels"
     out = tmp_path / "run"

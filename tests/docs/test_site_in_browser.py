@@ -5,7 +5,7 @@ import pytest
 from helpers.accessibility import faults_anywhere
 from helpers.waiting import SECONDS
 
-pytestmark = [pytest.mark.slow, pytest.mark.browser]
+pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.nightly]
 
 PAGES = [
     "index",

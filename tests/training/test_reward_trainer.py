@@ -385,6 +385,7 @@ def test_true_rewards_are_never_read(comparisons, rng):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly  # half a minute of compiling
 @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # by torch's own imports
 def test_a_compiled_step_gives_the_same_numbers(comparisons):
     models = mlp(members=2), mlp(members=2)

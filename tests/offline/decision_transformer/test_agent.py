@@ -187,6 +187,7 @@ if curves:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly  # fits of rewards by two processes are tested in every check
 def test_two_processes_learn_what_one_does(tmp_path):
     """Many windows are padded, so that the processes have unequal numbers of real steps."""
     script = tmp_path / "two.py"
