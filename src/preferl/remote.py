@@ -219,7 +219,10 @@ class SyncedFolder:
 
     @contextmanager
     def _reaching(self, *, missing: bool = True) -> Iterator[None]:
-        """Raise the errors of a storage's package as `StorageError`; skip missing names if told."""
+        """Raise the errors of a storage's package as `StorageError`.
+
+        A missing name is no error if `missing` is false.
+        """
         expected = "storage that can be reached, with the rights to do this"
         fix = "Check the network and the credentials in the environment, and try again."
         try:

@@ -85,5 +85,6 @@ def test_what_does_not_fit_the_task_is_refused():
         LinearTask(task.transitions[:, :, 1:], task.features)
     with pytest.raises(DataError, match="sum to at most 1"):
         LinearTask(2 * task.transitions, task.features)
-    with pytest.raises(ConfigError, match="discount"):
-        corridor(discount=2)
+    for discount in (0, 1, 2):
+        with pytest.raises(ConfigError, match="discount: expected a number above 0 and below 1"):
+            corridor(discount=discount)

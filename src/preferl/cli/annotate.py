@@ -586,7 +586,7 @@ class ClipSource:
     Attributes:
         episodes: `K` of them.
         fps: frames per second at which they were recorded.
-        tasks: `K` texts of what was to be done; "" where nobody said.
+        tasks: `K` texts of what was to be done; "" where no task is named.
         frames: how clips become pictures; None where other settings decide.
     """
 

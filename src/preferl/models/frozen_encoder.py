@@ -46,7 +46,7 @@ MOST_LONG: Final = 16
 """Largest ratio of a frame's sides: the shorter one is scaled to what the encoder sees."""
 
 OnFrames = Callable[[str, int, int], None]
-"""Is told a camera, and how many of its frames have features, of how many."""
+"""Takes a camera, how many of its frames have features, and how many frames it has."""
 
 
 @final

@@ -35,7 +35,7 @@ class ShownPair:
     Attributes:
         question: the project's, such as "Which clip is better?".
         instructions: what counts as better, as plain text; "" where nobody wrote any.
-        task: what was to be done in both clips; "" where nobody said.
+        task: what was to be done in both clips; "" where no task is named.
         frames: pictures `[F, height, width, 3]` of bytes of the first and of the second clip,
             evenly spaced from its first step to its last; `F` is 0 where none are wanted.
         observations: `[2, L, *obs]`

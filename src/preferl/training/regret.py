@@ -14,8 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from preferl.configs import require_fields
-from preferl.errors import DataError
+from preferl.errors import ConfigError, DataError
 from preferl.functional.preference import pool, preference_logits, preference_loss
 from preferl.functional.regret import (
     advantages,
@@ -59,7 +58,11 @@ class LinearTask:
     discount: float = 0.99
 
     def __post_init__(self) -> None:
-        require_fields(self, discount=(0, 1))
+        if not 0 < self.discount < 1:
+            raise ConfigError(
+                f"LinearTask.discount: expected a number above 0 and below 1, got {self.discount}. "
+                "Take 0.999 for a task whose episodes end by themselves."
+            )
         shape = (*self.transitions.shape[:2], self.transitions.shape[0])
         if self.transitions.shape != shape or self.features.shape[:-1] != shape[:2]:
             raise DataError(
