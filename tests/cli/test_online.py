@@ -16,6 +16,7 @@ from preferl.cli.parsing import parse
 from preferl.errors import ConfigError
 from preferl.online import OnlineConfig, PPOConfig
 from preferl.online.configs import EvaluationConfig
+from preferl.presets import measured_shares
 from preferl.reading import MOST_SETTINGS
 
 
@@ -42,6 +43,7 @@ def test_online_run_from_options(tmp_path, capsys):
         in words
     )
     assert "the same 10 episodes showed its progress; these 2 are others" in words
+    assert measured_shares("Pendulum-v1")[0].in_words in words
 
 
 @pytest.mark.slow

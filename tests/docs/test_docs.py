@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 from collections import defaultdict
+from dataclasses import asdict
 from functools import cache
 from importlib import import_module
 from itertools import pairwise
@@ -19,6 +20,7 @@ import pytest
 
 from preferl import registry
 from preferl.cli.main import COMMANDS, main
+from preferl.presets import measured_shares
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
@@ -314,6 +316,18 @@ def test_page_shows_rewards_from_few_answers(monkeypatch):
     shown = (ROOT / "docs/how-many-answers.md").read_text("utf-8")
     assert lines
     assert [line for line in lines if line not in shown] == []
+
+
+def test_shares_in_the_package_are_those_of_the_stored_agents(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "recipes")
+    from how_many_answers import online, pendulum, shares_of, written
+
+    rows = list(written(shares_of({"pendulum": pendulum(), **online()})))
+    packaged = [
+        asdict(share) for env in {row["env"] for row in rows} for share in measured_shares(env)
+    ]
+    assert len(rows) >= 5
+    assert sorted(packaged, key=str) == sorted(rows, key=str)
 
 
 class TestChecksNoticeFaults:

@@ -18,7 +18,7 @@ from preferl.feedback import Feedback, PromptTeacher
 from preferl.feedback.instant import teacher_in_words
 from preferl.online import OnlineConfig
 from preferl.online.configs import EvaluationConfig
-from preferl.presets import load_preset, preset_names
+from preferl.presets import load_preset, measured_shares, preset_names
 from preferl.reading import MOST_SETTINGS, parse_yaml, read_bytes, reading
 from preferl.reporting import PLACES_BY_DEFAULT
 from preferl.runs import require_openable
@@ -249,6 +249,14 @@ def _announce(config: OnlineRunConfig, *, who: str) -> None:
         f"Teaching {run.env_name} from {run.comparisons} comparisons answered by {who}{warm}: "
         f"{run.steps:,} steps, seed {run.seed}."
     )
+    shares = measured_shares(run.env_name) if run.comparisons else []
+    if shares:
+        note(
+            "What stored agents reached of the way from random actions to the true reward (95 % "
+            "interval), taught by a script that never errs:"
+        )
+    for share in shares:
+        note(f"  {share.in_words}")
 
 
 def _require_runnable(config: OnlineRunConfig) -> None:

@@ -3,15 +3,73 @@
 A preset that names another one under `from` has its settings, but for those that it names itself.
 """
 
+import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from preferl.errors import require_one_of
 from preferl.reading import parse_yaml
 
 Kind = Literal["online", "data"]
 """Of a preset: for an online run, or for recording a data set."""
+
+SHARES: Final = "shares.json"
+"""File of `measured_shares` beside the presets, which `recipes/how_many_answers.py` writes."""
+
+
+@dataclass(frozen=True)
+class MeasuredShare:
+    """How far agents of a preset came with a number of answers of a script that never errs.
+
+    Attributes:
+        env: id of the environment.
+        preset: name of the preset.
+        steps: environment steps of each agent.
+        answers: comparisons that each agent asked for in all.
+        share: mean over seeds of (learned - random) / (true - random), of the agents' returns,
+            where "true" is the same algorithm on the true reward, and "random" acts at random.
+        low: lower end of the 95 % t interval of the mean; None for a single seed.
+        high: upper end of it.
+        seeds: number of agents.
+    """
+
+    env: str
+    preset: str
+    steps: int
+    answers: int
+    share: float
+    low: float | None
+    high: float | None
+    seeds: int
+
+    @property
+    def in_words(self) -> str:
+        """One sentence with the number of agents and the interval.
+
+        >>> MeasuredShare("Pendulum-v1", "pendulum", 12_000, 40, 0.98, 0.95, 1.0, 20).in_words
+        '40 answers: 98 % (95 to 100), 20 agents of preset pendulum, 12,000 steps.'
+        """
+        ends = (self.low, self.high)
+        percent = " to ".join(f"{100 * end:.0f}" for end in ends if end is not None)
+        interval = f" ({percent})" if percent else ""
+        agents = "1 agent" if self.seeds == 1 else f"{self.seeds} agents"
+        return (
+            f"{self.answers:,} answers: {100 * self.share:.0f} %{interval}, {agents} of preset "
+            f"{self.preset}, {self.steps:,} steps."
+        )
+
+
+def measured_shares(env: str) -> list[MeasuredShare]:
+    """What is stored about an environment, by the number of answers; empty for most environments.
+
+    >>> {share.answers for share in measured_shares("Pendulum-v1")} >= {40, 200}
+    True
+    """
+    text = files(__name__).joinpath(SHARES).read_text(encoding="utf-8")
+    shares = [MeasuredShare(**row) for row in json.loads(text)["shares"]]
+    return sorted((share for share in shares if share.env == env), key=lambda share: share.answers)
 
 
 def preset_names(kind: Kind = "online") -> tuple[str, ...]:
