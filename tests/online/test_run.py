@@ -194,7 +194,7 @@ def test_the_settings_name_who_answered(tmp_path):
     run_online(few, out, evaluation=QUICK, on_iteration=stop, teacher=teacher)
     saved = json.loads((out / "config.json").read_text())["config"]["teacher"]
     assert saved == PERSON
-    with pytest.raises(ConfigError, match=r"of the run in .* to go on with: expected teacher"):
+    with pytest.raises(ConfigError, match=r"to resume the run in .* with: expected teacher"):
         run_online(few, out, evaluation=QUICK, resume=True)
     assert run_online(few, out, evaluation=QUICK, teacher=teacher, resume=True)["comparisons"] == 4
 

@@ -122,7 +122,7 @@ def test_a_run_is_not_at_work_in_the_folder_of_another_that_began_just_after(tmp
 
     monkeypatch.setattr(folders, "_begin", twice)
     with (
-        pytest.raises(StorageError, match="to be its only run"),
+        pytest.raises(StorageError, match="expected this run to be its only one"),
         open_run(tmp_path / "run", config=Fit(), seed=1),
     ):
         raise AssertionError("this is the folder of another run")

@@ -38,7 +38,7 @@ DAY: Final = 24 * 3600  # seconds
 FETCHES: Final = 16  # videos that may be fetched from object storage at the same time
 
 # A page needs only our own files, so nothing else may run in it, frame it or learn its address.
-# Same-origin referrers are sent, as browsers otherwise send a page's forms with a null origin.
+# Same-origin referrers are sent. Without them, browsers send a page's forms with a null origin.
 HEADERS: Final = {
     "Content-Security-Policy": (
         "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; "
@@ -69,12 +69,12 @@ class AnnotateSettings:
             proxy: `https://label.example.org`. With `https`, cookies are sent over https only.
         poll_seconds: how often the server looks for news to send to the open pages.
         session_days: days after which a person has to open their link again.
-        requests_per_second: sustained rate of one person's changes; a burst may be eight times as
-            large. The overview may be requested a tenth as often, files of answers a hundredth as
-            often.
+        requests_per_second: how many changes a second one person may send over a long time; a burst
+            may be eight times as large. A person may request the overview a tenth as often, and
+            files of answers a hundredth as often.
         largest_request: most bytes of a request's body.
-        shared_limits: whether the requests of a person are counted in the database, for several
-            servers of one page. One in eight requests then takes a few milliseconds longer.
+        shared_limits: whether a person's requests are counted in the database. Several servers of
+            one page need this. One in eight requests then takes a few milliseconds longer.
         secret: signs sessions; at least 32 characters, and required if other machines can reach the
             page. It comes from the environment variable `PREFERL_SECRET`, so that no command line
             shows it; None uses the key in the store.
@@ -208,7 +208,7 @@ def _static_address(folder: Path) -> str:
 
 
 def _add_sessions(app: FastAPI, key: bytes) -> None:
-    """Sign the cookies of sessions with a key of their own, derived from the store's or page's."""
+    """Sign the cookies of sessions with a key that is derived from `key`."""
     settings: AnnotateSettings = app.state.settings
     # Cookies are shared between the ports of a host, so the name tells stores apart.
     name = hmac.new(key, b"name of the cookie", hashlib.sha256).hexdigest()[:8]
@@ -222,7 +222,7 @@ def _add_sessions(app: FastAPI, key: bytes) -> None:
 
 
 class _Static(StaticFiles):
-    """Static files, whose address changes with their content, so that browsers may keep them."""
+    """Static files. Their address changes with their content, so browsers may keep them."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
@@ -238,11 +238,14 @@ STATUS: Final[dict[type[Exception], tuple[int, str]]] = {
 }
 """The HTTP status and text for each of preferl's errors; "" shows the error's own message."""
 
-PLAIN: Final = {404: "There is nothing at this address.", 405: "That is not how to ask for this."}
+PLAIN: Final = {
+    404: "There is nothing at this address.",
+    405: "This address does not take requests of this kind.",
+}
 """Texts for the web framework's own errors, by HTTP status."""
 
 
-async def _refusal(request: Request, error: Exception) -> Response:  # blocks nothing
+async def _refusal(request: Request, error: Exception) -> Response:  # async, as it blocks nothing
     headers = None
     if isinstance(error, AnyHTTPException):
         is_ours = isinstance(error, HTTPException)
@@ -285,7 +288,8 @@ class Guard:
             reply = PlainTextResponse("Too large.", 413)
         elif headers.get("content-type", "").strip().lower().startswith("multipart/"):
             reply = PlainTextResponse("Forms come as application/x-www-form-urlencoded here.", 415)
-        # A GET request has no body; an unread body would cut off a long response with an error.
+        # Bodies of GET requests are not counted: nobody reads them, and an error about a large one
+        # would cut off a long response.
         elif scope["method"] not in ("GET", "HEAD"):
             receive = self._counted(receive)
         return await reply(scope, receive, _with_headers(send))

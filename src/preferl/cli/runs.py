@@ -1,4 +1,4 @@
-"""`preferl runs`: find runs, look at one, and lay several side by side. No run is changed."""
+"""`preferl runs`: find runs, look at one, and compare several. No run is changed."""
 
 import json
 import sys
@@ -28,18 +28,18 @@ CONFIGS: Final = {
     "DatasetConfig": "preferl.online.configs",
     "DatasetSeeds": "preferl.online.dataset",
 }
-"""Where the dataclass of a run's settings is, for its defaults."""
+"""The module that defines each dataclass of settings, whose defaults are read there."""
 
 LIST_COLUMNS: Final = {
     "run": 0, "kind": 4, "state": 0, "environment or data": 2, "began": 6, "took": 7,
     "steps": 5, "answers": 5, "score": 1, "95 % interval": 3, "accuracy": 1,
 }  # fmt: skip
-"""Columns, and which a narrow terminal leaves out first: those of the highest numbers."""
+"""Columns of the list. A narrow terminal leaves out the column of the highest number first."""
 
 
 @dataclass(frozen=True)
 class RunsListConfig:
-    """List the runs in a folder and below it, with how far they are and how good they became.
+    """List the runs in a folder and below it: their state, their length, and their scores.
 
     Attributes:
         folder: where to look.
@@ -52,7 +52,7 @@ class RunsListConfig:
 
 @dataclass(frozen=True)
 class RunsShowConfig:
-    """Show a run: settings that differ from the defaults, versions, results, where things lie.
+    """Show a run: its results, the settings that differ from the defaults, versions and files.
 
     Attributes:
         run: folder of the run.
@@ -65,12 +65,12 @@ class RunsShowConfig:
 
 @dataclass(frozen=True)
 class RunsCompareConfig:
-    """Lay runs side by side: a table here, and a page with curves, intervals and settings.
+    """Compare runs: a table here, and an HTML page with curves, intervals and settings.
 
     Attributes:
-        runs: folders of two runs or more, or one such as a sweep's that holds them.
-        out: file of the page; one that is there is replaced.
-        json: print JSON, for scripts; the page is written as well.
+        runs: folders of two runs or more, or a folder that holds several, such as a sweep's.
+        out: file of the HTML page; an older file there is replaced.
+        json: print JSON, for scripts; the HTML page is written as well.
     """
 
     runs: Annotated[tuple[Path, ...], POSITIONAL]
@@ -79,7 +79,7 @@ class RunsCompareConfig:
 
 
 def runs_list(config: RunsListConfig) -> None:
-    """Print the runs, oldest first, and on stderr the folders that are damaged or no runs."""
+    """Print the runs, oldest first; list folders that are damaged or hold no run on stderr."""
     records, skipped = find_runs(config.folder)
     if config.json:
         _print_json([record.to_json() for record in records])
@@ -91,7 +91,7 @@ def runs_list(config: RunsListConfig) -> None:
         heads = columns_that_fit(rows, LIST_COLUMNS)
         print_table(f"Runs in {config.folder}", [[row[h] for h in heads] for row in rows], heads)
         if len(heads) < len(LIST_COLUMNS):
-            echo("A wider terminal shows more columns, and --json all there is.")
+            echo("A wider terminal shows more columns, and --json shows all.")
     for words in skipped:
         complain(f"preferl: skipped {words}")
 
@@ -145,7 +145,7 @@ def runs_compare(config: RunsCompareConfig) -> None:
 
 
 def _runs_at(path: Path) -> list[RunRecord]:
-    """Read the run in a folder, or else all runs below it; print damaged ones on stderr."""
+    """Read the run in a folder, or all runs below a folder without one; report damaged runs."""
     if (path / "config.json").exists() or not path.is_dir():
         return [read_run(path)]
     records, skipped = find_runs(path)
@@ -155,7 +155,7 @@ def _runs_at(path: Path) -> list[RunRecord]:
 
 
 def _require_page(out: Path) -> None:
-    """Raise `ConfigError` if writing the page would change a run, or a file that is no page."""
+    """Raise `ConfigError` if the page would change a run, or replace a file that is no page."""
     run_files = ("config.json", "versions.json")
     is_in_run = any(
         all((folder / name).exists() for name in run_files) for folder in out.resolve().parents
@@ -234,7 +234,7 @@ def _cells(values: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
 
 
 def _plain(value: Any) -> str:
-    """Return a setting as an option has it."""
+    """Return a setting in the form in which an option takes it."""
     if isinstance(value, list | tuple):
         return " ".join(map(_plain, value)) or "none"
     return "none" if value is None else str(value)

@@ -1,7 +1,7 @@
 """Which comparisons a reward is fitted to and which are held out to validate it.
 
-`split` draws once. `validation_split` assigns each clip to a set, which the clip keeps as queries
-arrive.
+`split` draws once. `validation_split` is for queries that keep arriving: it assigns each clip to a
+set, and the clip stays in that set.
 """
 
 from collections.abc import Iterable
@@ -34,15 +34,16 @@ def split(
         comparisons: the answers. Pairs of the same two segments, in either order, stay together.
         rng: draws the pairs or episodes that are held out.
         validation: share held out, in (0, 1); 0.2 as the DRLHP re-implementations do.
-        by: `"pair"` holds out pairs, whose segments may share steps with training pairs;
-            `"clip"` keeps pairs together that a chain of clips links, as in a ranked list;
-            `"episode"` holds out episodes, so that no step is in both parts. It validates on
-            pairs wholly in held-out episodes, trains on pairs without a step of them, and leaves
-            all other pairs out. It needs segments whose `origin` is known.
+        by: what is drawn. `"pair"` holds out pairs. Their segments may share steps with training
+            pairs. `"clip"` holds out groups of pairs: two pairs that share a clip are in one group,
+            as in a ranked list. `"episode"` holds out episodes, so that no step is in both parts.
+            Pairs wholly in held-out episodes are for validation. Pairs without any step of a
+            held-out episode are for training. All other pairs are left out. `"episode"` needs
+            segments whose `origin` is known.
 
     Raises:
         ConfigError: a share outside (0, 1).
-        DataError: too few pairs or episodes to have both parts.
+        DataError: there are too few pairs or episodes to have both parts.
     """
     if not 0 < validation < 1:
         raise ConfigError(f"validation share: expected in (0, 1), got {validation}.")
@@ -51,19 +52,19 @@ def split(
         held = max(1, round(len(episodes) * validation))
         return split_off_episodes(comparisons, rng.permutation(episodes)[:held])
     group, groups = (_linked_pairs if by == "clip" else _equal_pairs)(comparisons)
-    held = max(int(by == "clip"), round(groups * validation))  # lists are few
+    # groups are few, and one is held out at least
+    held = max(int(by == "clip"), round(groups * validation))
     if not 0 < held < groups:
         raise DataError(
-            f"comparisons to split: expected enough for a validation share of {validation:g} "
-            f"and the rest, got {groups} different pairs. Send more queries or change the "
-            "share."
+            f"comparisons to split: expected enough for a validation share of {validation:g} and "
+            f"for training, got {groups} different pairs. Send more queries or change the share."
         )
     inside = np.isin(group, rng.permutation(groups)[:held])
     return comparisons[~inside], comparisons[inside]
 
 
 def folds(comparisons: Comparisons, count: int, rng: np.random.Generator) -> IntArray:
-    """Draw the fold `[P]`, in 0...count-1, of each comparison; equal pairs share a fold.
+    """Draw a fold `[P]`, from 0 to `count` - 1, for each comparison; equal pairs share a fold.
 
     Raises:
         DataError: fewer different pairs than folds.
@@ -75,7 +76,9 @@ def folds(comparisons: Comparisons, count: int, rng: np.random.Generator) -> Int
 
 
 def _linked_pairs(comparisons: Comparisons) -> tuple[IntArray, int]:
-    """Number the sets of pairs that chains of clips link; return `[P]` each pair's, and the count.
+    """Number the groups of pairs that share clips, directly or through other pairs.
+
+    Return the number `[P]` of each pair's group, and how many groups there are.
 
     A clip that was asked about in two rounds is stored twice, but it still links its pairs.
     """
@@ -86,7 +89,10 @@ def _linked_pairs(comparisons: Comparisons) -> tuple[IntArray, int]:
 
 
 def _equal_pairs(comparisons: Comparisons) -> tuple[IntArray, int]:
-    """Number the different pairs, by content in either order; return `[P]`, and the count."""
+    """Number the different pairs; two pairs of the same contents, in either order, are equal.
+
+    Return the number `[P]` of each pair, and how many numbers there are.
+    """
     distinct_pairs, group = np.unique(pair_ids(comparisons), return_inverse=True)
     return group, len(distinct_pairs)
 
@@ -94,9 +100,10 @@ def _equal_pairs(comparisons: Comparisons) -> tuple[IntArray, int]:
 def split_off_episodes(
     comparisons: Comparisons, held_out: IntArray
 ) -> tuple[Comparisons, Comparisons]:
-    """Train on pairs without a step of the held episodes; validate on pairs wholly in them.
+    """Split comparisons into `(train, validation)` by the episodes held out.
 
-    Episodes are numbered as `origin` counts them.
+    Pairs without any step of a held-out episode are for training, pairs wholly in held-out episodes
+    for validation. Episodes are numbered as in `origin`.
 
     Raises:
         DataError: one of the parts would be empty.
@@ -104,7 +111,7 @@ def split_off_episodes(
     first_episode, last_episode = _episode_span(comparisons)
     episodes = int(last_episode.max(initial=-1)) + 1
     held_out_before = np.append(0, np.cumsum(np.isin(np.arange(episodes), held_out)))
-    # A window over short episodes may also hold whole episodes between its first and its last.
+    # A window over short episodes may also hold whole episodes between its first and last one.
     touched = (
         held_out_before[last_episode + 1] - held_out_before[first_episode]
     )  # [P, 2] held episodes in each window
@@ -135,14 +142,15 @@ def validation_split(
 ) -> list[int]:
     """Assign `TRAIN`, `VALIDATION` or `UNUSED` to each query, so that no clip is in both sets.
 
-    The draw uses the clips' names, which are digests of their content, so that every program on
-    every machine draws the same. If both clips of a query are new, they are drawn together. A clip
-    keeps its set in later queries. A new clip beside a training clip joins the training set. A new
-    clip beside a validation clip is drawn on its own, so that a clip with many queries does not
-    draw all others into its set. A query with a clip from each set is unused. Pairs are those of
-    all queries ever asked, oldest first, answered or not; later pairs never change the sets of
-    earlier ones. `of_clip` keeps the set of each clip between calls, so that a caller may forget
-    the oldest pairs.
+    A clip's set is drawn from its name, which is a digest of its content. So every program on every
+    machine draws the same. A clip keeps its set in later queries. If both clips of a query are new,
+    they are drawn together. A new clip beside a training clip joins the training set. A new clip
+    beside a validation clip is drawn on its own, so that a clip with many queries does not draw all
+    others into its set. A query with a clip from each set is unused.
+
+    `pairs` are the clips' names of all queries ever asked, oldest first, answered or not. Later
+    pairs never change the sets of earlier ones. `of_clip` keeps the set of each clip between calls,
+    so that a caller may leave out pairs of earlier calls.
     """
     of_clip = {} if of_clip is None else of_clip
     sets = []

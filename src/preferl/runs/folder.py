@@ -20,7 +20,7 @@ from preferl.runs.summary import SUMMARY, RunSummary
 Config = TypeVar("Config")
 
 LOCK: Final = "run.lock"
-"""File that names the program at work in the folder, while there is one."""
+"""File that names the program that works in the folder, while one does."""
 
 DATA: Final = "data.json"
 
@@ -46,7 +46,7 @@ class RunFolder:
         return file.exists() and read_file(file).get("finished") is True
 
     def config(self, cls: type[Config]) -> Config:
-        """Read the configuration as the dataclass `cls`; raise `ConfigError` if it is another's."""
+        """Read the configuration as a `cls`; raise `ConfigError` if it is of another class."""
         return from_json(cls, read_file(self.path("config.json"))["config"])
 
     def path(self, name: str) -> Path:
@@ -104,9 +104,9 @@ def open_run(
         resume: whether to resume the run in the folder.
         data: identifies the run's data, kept in `data.json`; a resumed run must have the same.
         may_differ: settings, as `"name"` or `"section.name"`, that a resumed run may change.
-        resolved: settings by name that the config leaves to the run, as the run chose them;
+        resolved: settings that the config leaves open and the run has chosen, by name;
             `resolved_to_json` writes them beside the config.
-        summary: the run's subject, and the curves that its metrics are drawn as.
+        summary: what the run is about, and which curves to draw of its metrics.
 
     Raises:
         ConfigError: `config` is not a dataclass, or JSON cannot hold a value of it; or the run to
@@ -126,7 +126,7 @@ def open_run(
     with FolderLock(path, LOCK, "run"):
         if not os.path.samestat(folder_status, path.stat()):
             raise StorageError(
-                f"{path}: expected to be its only run, got a newer one. Let one program "
+                f"{path}: expected this run to be its only one, got a newer run. Let one program "
                 "write there at a time."
             )
         if resume:
@@ -138,7 +138,7 @@ def open_run(
             (path / FAILURE).unlink(missing_ok=True)
         try:
             yield folder
-        except Exception as error:  # whatever it is, the folder shall tell why the run failed
+        except Exception as error:  # the folder tells of any failure
             with suppress(StorageError):  # a full disk may prevent that
                 write_json(path / FAILURE, plain({"error": f"{type(error).__name__}: {error}"}))
             raise
@@ -215,7 +215,7 @@ def _begin(
 def _require_same_settings(folder: RunFolder, config: Any, may_differ: Collection[str]) -> None:
     try:
         written = to_json(folder.config(type(config)))
-    except ConfigError:  # the config may hold a function that only code can name
+    except ConfigError:  # code may have passed a function, which no file can name
         written = read_file(folder.path("config.json"))["config"]
     saved_settings = flat_settings(written)
     present_settings = flat_settings(to_json(config))
@@ -230,7 +230,7 @@ def _require_same_settings(folder: RunFolder, config: Any, may_differ: Collectio
             for values in (saved_settings, present_settings)
         )
         raise ConfigError(
-            f"settings of the run in {folder.folder} to go on with: expected {saved_text}, got "
+            f"settings to resume the run in {folder.folder} with: expected {saved_text}, got "
             f"{present_text}. Use the settings it was begun with, or begin another run without "
             "resuming."
         )
@@ -246,7 +246,7 @@ def _require_same_data(file: Path, data: Mapping[str, Any] | None) -> None:
 
 
 def flat_settings(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return settings by dotted name; the names leave out the section `config` of a run."""
+    """Return settings by dotted name; names leave out a run's outermost section, `config`."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
         inner_prefix = "" if name == "config" and not prefix else f"{prefix}{name}."

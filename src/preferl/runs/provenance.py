@@ -13,7 +13,7 @@ PACKAGES: Final = (
     *("preferl", "numpy", "torch", "stable-baselines3", "transformers", "accelerate"),
     *SIMULATORS,
 )
-"""Packages whose versions can change a result; their metadata is read, they are not imported."""
+"""Packages whose versions can change a result. Their metadata is read without importing them."""
 
 _LEVELS: Final = 64
 """How many parent folders are searched for a checkout."""
@@ -27,8 +27,8 @@ _REVISION: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 def versions() -> dict[str, Any]:
     """Return Python, platform, the relevant packages, and the working directory's git revision.
 
-    `git` is None outside a checkout. Changes since that revision are not recorded, because to find
-    them git may run programs that the repository's own configuration names.
+    `git` is None outside a checkout. Changes since that revision are not recorded. To find them,
+    git may run programs that the repository's own configuration names.
     """
     packages = {}
     for name in PACKAGES:
@@ -49,7 +49,7 @@ def git_revision(folder: Path) -> str | None:
     The revision is read from git's files. Git is not called, so no program that a repository
     configures runs.
     """
-    # unreadable, not text, or circular links
+    # The files may be unreadable or no text, and links may be circular.
     with suppress(OSError, ValueError, RuntimeError):
         for place in [folder.resolve(), *folder.resolve().parents][:_LEVELS]:
             if (place / ".git").exists():

@@ -1,4 +1,4 @@
-"""Ratings and outcomes of single clips: recorded as answers are, changed, undone and read."""
+"""Records ratings and outcomes of single clips, and changes, undoes and reads them."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, final
@@ -24,14 +24,14 @@ LATEST = ~exists().where(
     _later.annotator_id == Rating.annotator_id,
     _later.id > Rating.id,
 )
-"""SQL: that a row is the latest of its person about its clip."""
+"""SQL condition: the row is the latest one of its person about its clip."""
 
 _undoing = aliased(Rating)
 _STANDS = (Rating.undoes.is_(None), ~exists().where(_undoing.undoes == Rating.key))
 
 
 class RecordedRating(NamedTuple):
-    """A rating and outcome of a clip on disk; `new` is false if it was recorded before."""
+    """A rating and outcome of a clip on disk; `new` is false if the row was recorded before."""
 
     rating_id: int
     new: bool
@@ -58,23 +58,24 @@ class GivenRatings:
         rating: int | None = None,
         outcome: Outcome | None = None,
     ) -> RecordedRating:
-        """Record a person's rating and outcome of a clip, on disk when this returns.
+        """Record a person's rating and outcome of a clip; both are on disk when this returns.
 
-        They replace those that the person gave that clip before; earlier rows stay.
+        The new rating and outcome replace the person's earlier ones of that clip. Earlier rows stay
+        in the store.
 
         Args:
             project_id: the project.
             annotator_id: who rates.
             clip: name of a clip that a query of the project shows.
-            key: chosen by the sender for this change; sending it again changes nothing.
-            rating: 1, the worst, to 5, the best; None for none.
-            outcome: whether the clip reaches its goal, `"success"` or `"failure"`; None for
-                neither.
+            key: names this change, and is chosen by the sender. Sending it again changes nothing.
+            rating: from 1, the worst, to 5, the best; None if there is none.
+            outcome: whether the clip reaches its goal, `"success"` or `"failure"`; None if it is
+                not said.
 
         Raises:
             ConfigError: an unknown outcome.
-            FeedbackError: a person who may not answer, a clip that no query shows, or a rating out
-                of range; nothing is written then.
+            FeedbackError: the person may not answer, no query shows the clip, or the rating is out
+                of range. Nothing is written then.
         """
         if rating is not None and rating not in range(1, HIGHEST_RATING + 1):
             raise FeedbackError(f"rating: expected 1 to {HIGHEST_RATING}, got {rating}.")
@@ -146,7 +147,7 @@ class GivenRatings:
         return self._database.all(current_ratings(project_id).where(is_given))
 
     def table(self, project_id: int) -> Ratings:
-        """Return the current ratings and outcomes with the clips' steps, to learn from.
+        """Return the current ratings and outcomes with the clips' steps, for fitting a reward.
 
         Raises:
             DataError: nothing was rated, or a clip's file is damaged.
@@ -156,7 +157,10 @@ class GivenRatings:
         return ratings_among(rows, names, self._clips.segments(project_id, names))
 
     def report(self, project_id: int, rng: np.random.Generator) -> RatingReport:
-        """Return how people rate the clips of a project; `rng` draws the resamples of intervals."""
+        """Return how people rate the clips of a project.
+
+        `rng` draws the resamples that intervals are computed from.
+        """
         rows = self.current(project_id)
         people = select(Annotator.id, Annotator.name).where(Annotator.project_id == project_id)
         rows_of_people = self._database.rows(people.order_by(Annotator.id))
@@ -177,7 +181,10 @@ def current_ratings(project_id: int) -> Select[Rating]:
 
 
 def ratings_among(rows: Sequence[Rating], names: Sequence[str], segments: Segments) -> Ratings:
-    """Return rows as arrays, about `segments`, whose clips have these `names` in rising order."""
+    """Return rows of the store as arrays.
+
+    `segments` are the rated clips. `names` are the names of these clips, sorted.
+    """
     return Ratings(
         segments=segments,
         clip=np.searchsorted(names, [row.clip_id for row in rows]),

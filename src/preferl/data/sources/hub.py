@@ -23,7 +23,7 @@ from preferl.shapes import Array, IntArray
 COLUMNS: Final = ("observations", "actions", "rewards", "dones")
 
 PREFIX: Final = "hub:"
-"""Before the name of a data set on the hub."""
+"""What stands before the name of a data set on the hub."""
 
 ARROW_FILE: Final = b"ARROW1"
 ARROW_STREAM: Final = b"\xff\xff\xff\xff"
@@ -33,11 +33,11 @@ ARROW_STREAM: Final = b"\xff\xff\xff\xff"
 def load_hub_dataset(
     source: str | Path, *, split: str = "train", task: str | Task | None = None
 ) -> Episodes:
-    """Read columns `observations`, `actions`, `rewards` and `dones`, a list of steps in each row.
+    """Read columns `observations`, `actions`, `rewards` and `dones`; a row holds an episode.
 
     A done at the end of an episode counts as a termination, unless the `task` has a time limit that
-    was reached. What followed the last step is not recorded, so its observation is repeated as the
-    final one, which only matters if the episode did not terminate.
+    was reached. The data set does not hold the observation after the last step. The last
+    observation is repeated in its place, which only matters if the episode did not terminate.
 
     Args:
         source: a Parquet or Arrow file, a folder of such files, a folder that `save_to_disk` wrote,
@@ -48,9 +48,9 @@ def load_hub_dataset(
 
     Raises:
         ConfigError: an unknown task.
-        DataError: there is no such data set, or it is damaged, lacks a column, has empty rows,
-            columns of unequal numbers of steps, or steps of unequal widths.
-        MissingExtraError: pyarrow, or for the hub datasets, is not installed.
+        DataError: there is no such data set, or it is damaged, lacks a column, or has empty rows.
+            Or the columns of a row differ in their number of steps, or steps differ in width.
+        MissingExtraError: pyarrow is not installed, or datasets for a data set of the hub.
     """
     name = str(source)
     row = None if task is None else find_task(task)
@@ -73,7 +73,7 @@ def load_hub_dataset(
 
 
 def holds_columns(path: Path) -> bool:
-    """Whether a file or folder looks like one of Parquet or Arrow columns."""
+    """Whether a file, or the files of a folder, look like Parquet or Arrow."""
     if path.is_dir():
         marker_files = ("dataset_dict.json", "state.json", "dataset_info.json")
         return any((path / file).is_file() for file in marker_files) or bool(_files(path))
@@ -86,7 +86,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _files_of(path: Path, split: str) -> Sequence[Path]:
-    """The files of a path, in the order of their names."""
+    """Return the files of a path, sorted by name."""
     if not path.is_dir():
         return [path]
     inside = path / split if (path / "dataset_dict.json").is_file() else path
@@ -96,11 +96,12 @@ def _files_of(path: Path, split: str) -> Sequence[Path]:
         raise DataError(
             f"{path}: expected Parquet or Arrow files of split {split!r}, got splits {splits}."
         )
-    return [file for file in files if file.name.startswith(f"{split}-")] or files  # as on the hub
+    # the hub names files so
+    return [file for file in files if file.name.startswith(f"{split}-")] or files
 
 
 def _read(file: Path, expansion: Expansion) -> Any:
-    """The four columns of a file, as an Arrow table, once their size is counted."""
+    """Read the four columns of a file as an Arrow table, after counting their size."""
     with file.open("rb") as opened:
         head = opened.read(8)
     if head.startswith(MAGIC):
@@ -110,7 +111,8 @@ def _read(file: Path, expansion: Expansion) -> Any:
             _check_columns(file, opened.schema_arrow.names)
             return opened.read(columns=list(COLUMNS))
     ipc = require("pyarrow.ipc", extra="parquet")
-    # An Arrow file is a stream after eight bytes. Its footer, which might lie, is not used.
+    # An Arrow file is eight bytes and a stream. Its footer is not used, as it might give false
+    # positions.
     start = 8 if head.startswith(ARROW_FILE) else 0
     with require("pyarrow", extra="parquet").memory_map(str(file)) as mapped:
         mapped.seek(start)
@@ -131,7 +133,9 @@ def _check_columns(source: object, names: Collection[str]) -> None:
 
 
 def _unpacked_message(message: Any) -> int:
-    """Return the unpacked size of a `pyarrow.ipc.Message`; compressed buffers begin with theirs.
+    """Return the unpacked size of a `pyarrow.ipc.Message`.
+
+    A compressed buffer begins with its unpacked size.
 
     A table of FlatBuffers holds the positions of buffers, see Message.fbs of Apache Arrow.
     """
@@ -157,7 +161,7 @@ def _unpacked_message(message: Any) -> int:
         )
         return sum(max(size, 0) for size in sizes)
     except struct.error as error:
-        raise ValueError(f"a message that points out of itself: {error}") from error
+        raise ValueError(f"a message with positions outside of itself: {error}") from error
 
 
 def _follow(table: memoryview, position: int) -> int:
@@ -233,7 +237,7 @@ def hub_folder(
     kind: Literal["dataset", "model"] = "dataset",
     revision: str | None = None,
 ) -> Path:
-    """Return the folder with files of a repository of the hub; download what its cache lacks.
+    """Return a folder with files of a repository of the hub; files not in the cache are downloaded.
 
     Raises:
         DataError: no such repository, or no network.
@@ -253,11 +257,11 @@ def nested_numbers(
 ) -> tuple[Array, list[IntArray]]:
     """Return the numbers of an Arrow array end to end, and the lengths of its nested lists.
 
-    There is one array of lengths for each level, the outermost first; below the first level, all
-    lists must have one length.
+    There is one array of lengths for each level of nesting, the outermost first. Below the first
+    level, all lists must be equally long.
 
     Raises:
-        DataError: nulls, lists of other lengths, or something else than numbers.
+        DataError: there are nulls, lists of unequal lengths, or values that are not numbers.
     """
     compute = require("pyarrow.compute", extra="parquet")
     sizes = list[IntArray]()
@@ -265,7 +269,7 @@ def nested_numbers(
         if values.null_count:
             raise DataError(f"{name}: expected lists, got {values.null_count} nulls.")
         if expansion is not None:
-            expansion.add(8 * len(values))  # any number of empty lists take no bytes in the file
+            expansion.add(8 * len(values))  # a file may hold very many empty lists in few bytes
         size = compute.list_value_length(values).to_numpy(zero_copy_only=False).astype(np.int64)
         for step in np.flatnonzero(size != size[:1]) if sizes else ():
             raise DataError(

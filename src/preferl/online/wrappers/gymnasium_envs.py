@@ -1,4 +1,4 @@
-"""Environments of gymnasium, one or several, whose rewards are learned from people's answers."""
+"""Gymnasium environments, one or several, with rewards learned from people's answers."""
 
 from contextlib import ExitStack
 from dataclasses import replace
@@ -65,7 +65,7 @@ GONE: Final = {
     "reward_training_steps": "`reward_version`, which counts fits instead of passes",
     "reward_predictor": "`learned_reward`",
 }
-"""Arguments and members of the old wrapper that are not here, and what takes their place."""
+"""Arguments and members of the old wrapper that do not exist here, and what replaces them."""
 
 
 @final
@@ -74,34 +74,38 @@ class HumanPreferencesEnvWrapper(
 ):
     """`FeedbackVecEnv` for one environment, with a store and rewards in one folder.
 
-    It takes the place of learning-from-human-preferences' wrapper of the same name; what became of
-    its arguments is in `docs/migrate/drlhp.md`.
-    Programs that show clips and fit rewards are not started here: see `preferl annotate serve` and
-    `preferl reward serve`.
+    It replaces the wrapper of the same name in learning-from-human-preferences.
+    `docs/migrate/drlhp.md` lists what replaces each of its arguments. The wrapper does not start
+    the programs that show clips and fit rewards: see `preferl annotate serve` and `preferl reward
+    serve`.
 
     Args:
         env: any environment with arrays or a dictionary of them.
-        log_dir: folder of the store and, in `rewards`, of published rewards; made if absent. None
-            makes none: then only `feedback` takes queries, and only `rewards` gives rewards.
+        log_dir: folder of the store and, in `rewards`, of published rewards; made if absent. If
+            None, no folder is made: queries go to `feedback` only, and rewards come from `rewards`
+            only.
         project: name of the project in the store; made if absent.
         feedback: where queries go, instead of the store in `log_dir`.
         rewards: where rewards come from, instead of `log_dir/rewards`.
         collect_prefs: whether to ask anything.
         pretrained_reward_predictor_dir: a saved reward, or a folder of published ones, of which the
-            latest is taken. It stays; nothing comes from `log_dir/rewards` then.
-        synthetic_preferences: as of `FeedbackVecEnv`; `synthetic_prefs` is the same.
-        obs_transform_func: as `transform` of `FeedbackVecEnv`, with `transformed_space`.
-        max_pref_interface_segs: as `buffer_steps`, counted in segments.
-        config: how it collects, and what comes before the first reward; its `refresh_every` is
-            2,048 steps unless it is given.
+            latest is taken. The wrapper keeps this reward and reads none from `log_dir/rewards`.
+        synthetic_preferences: see `FeedbackVecEnv`.
+        synthetic_prefs: another name of `synthetic_preferences`.
+        obs_transform_func: `transform` of `FeedbackVecEnv`.
+        transformed_space: see `FeedbackVecEnv`.
+        max_pref_interface_segs: the config's `buffer_steps`, counted in segments.
+        config: how experience is collected, and which rewards come before the first learned one.
+            Without a config, `refresh_every` is 2,048 steps unless it is given.
         sampler: chooses pairs instead of the config's `sampler`.
         **settings: fields of `FeedbackConfig`.
 
     Raises:
-        ConfigError: settings that are out of range or do not go together, something else than one
-            environment, no folder for a script's answers, or an argument of the old wrapper that
-            means nothing here; the message names what takes its place.
-        AttributeError: a method or attribute of the old wrapper; the message does the same.
+        ConfigError: settings are out of range or do not go together, `env` is not one environment,
+            a script's answers have no folder, or an argument of the old wrapper has no meaning
+            here. The message then names what replaces the argument.
+        AttributeError: a method or attribute of the old wrapper is not here; the message names what
+            replaces it.
     """
 
     def __init__(
@@ -156,7 +160,7 @@ class HumanPreferencesEnvWrapper(
         self._store: Store | None = None
         space = space_after(env.observation_space, obs_transform_func, transformed_space)
         require_recordable(space, env.action_space)
-        with ExitStack() as opened:  # closed where anything is refused below
+        with ExitStack() as opened:  # an error below closes the store
             scripted = synthetic_preferences or synthetic_prefs
             if (collect_prefs and feedback is None and (log_dir is None)) and scripted:
                 raise ConfigError(
@@ -193,7 +197,7 @@ class HumanPreferencesEnvWrapper(
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode; a running one is cut."""
+        """Begin an episode; an episode that still runs is cut off."""
         observation, info = self.env.reset(seed=seed, options=options)
         require_info("info of `reset`", info)
         self._begin(_batch(observation), [info])
@@ -203,8 +207,8 @@ class HumanPreferencesEnvWrapper(
         """Return the step's outcome with the learned reward.
 
         Raises:
-            ConfigError: the environment was never reset, or its `step` gives something else than
-                one number as the reward, a truth value for each end, and a dictionary.
+            ConfigError: the environment was never reset, or its `step` does not return one number
+                as the reward, a truth value for each end, and a dictionary.
         """
         version = self.core.computer.active_version
         self.core.begin_step(np.asarray(action)[None])
@@ -231,7 +235,7 @@ class HumanPreferencesEnvWrapper(
         raise AttributeError(problem + replacement, name=name, obj=self)
 
     def close(self, seconds: float = 10.0) -> None:
-        """Save what is to be asked, within so many seconds, and close the environment."""
+        """Save the queries that are due, within so many `seconds`, and close the environment."""
         stores = [] if self._store is None else [self._store.close]
         self.core.close(seconds, super().close, *stores)
 
@@ -247,7 +251,7 @@ def _project(
     space: spaces.Space[Any],
     config: FeedbackConfig,
 ) -> str:
-    """Create a project unless it is there, with `frames` that draw observations of `space`."""
+    """Create a project if it is absent. Its `frames` draw observations of `space`."""
     if name not in {project.slug for project in store.projects.all()}:
         try:
             spec = env.unwrapped.spec
@@ -262,22 +266,22 @@ def _project(
 @final
 class FeedbackVectorEnv(
     FeedbackControls,
-    gymnasium.vector.VectorWrapper,  # no arguments: generic only since gymnasium 1.4
+    gymnasium.vector.VectorWrapper,  # generic only since gymnasium 1.4
     RecordConstructorArgs,
 ):
     """`FeedbackVecEnv` for gymnasium's vector environments, with the same arguments.
 
     Episodes may begin in the step that ends another one, in the step after it, or by `reset` with a
     mask. A step that only begins an episode is not recorded. Infos have arrays `true_reward`
-    (unless hidden) and `reward_version`, with false in `_true_reward` and `_reward_version` for
-    steps that only began an episode, and `learned_return` where an episode ended.
+    (unless hidden) and `reward_version`. Their masks `_true_reward` and `_reward_version` are false
+    for steps that only began an episode. Infos have `learned_return` where an episode ended.
 
     Attributes:
-        autoreset_mode: how episodes begin, as gymnasium's own vector environments say it.
+        autoreset_mode: when episodes begin, see gymnasium's own vector environments.
 
     Raises:
-        ConfigError: settings that are out of range or do not go together, environments of another
-            library, or whose metadata do not say how they begin episodes.
+        ConfigError: settings are out of range or do not go together, the environments are of
+            another library, or their metadata does not tell the autoreset mode.
     """
 
     def __init__(
@@ -319,7 +323,7 @@ class FeedbackVectorEnv(
         return observations, infos
 
     def step(self, actions: Any) -> tuple[Any, Array, Array, Array, dict[str, Any]]:
-        """Give the step's outcome with the learned rewards, `[V]`.
+        """Return the step's outcome with the learned rewards, `[V]`.
 
         Raises:
             ConfigError: the environments were never reset.
@@ -348,7 +352,7 @@ class FeedbackVectorEnv(
         return observations, given, terminated, truncated, infos
 
     def close(self, seconds: float = 10.0, **kwargs: Any) -> None:
-        """Save what is to be asked, within so many seconds, and close the environments."""
+        """Save the queries that are due, within so many `seconds`, and close the environments."""
         self.core.close(seconds, partial(super().close, **kwargs))
 
     def _one_each(self, what: str, values: Any) -> Array:
@@ -376,11 +380,12 @@ class FeedbackVectorEnv(
         if hide:
             returns = np.where(over, self.core.returns, 0.0)
             hide_return(infos, returns)
-            if isinstance(final := infos.get("final_info"), dict):  # where the next ones begin
+            # infos of the last step where an episode begins at once
+            if isinstance(final := infos.get("final_info"), dict):
                 infos["final_info"] = final = dict(final)
                 hide_return(final, returns)
 
 
 def _with_states(infos: dict[str, Any]) -> list[dict[str, Any]]:
-    """Split infos of all environments into infos of each, with their states alone."""
+    """Return an info for each environment that holds only its state."""
     return [{"state": state} for state in infos["state"]] if "state" in infos else [infos]

@@ -1,4 +1,4 @@
-"""Experience becomes queries in a background thread."""
+"""A background thread turns experience into queries."""
 
 import threading
 import time
@@ -41,21 +41,21 @@ LOOK_SECONDS: Final = 0.5
 """Seconds between two looks at how many queries are pending."""
 
 LONGEST_PAUSE: Final = 30.0
-"""Most seconds between two tries while the store is away; each failure doubles the pause."""
+"""Longest pause in seconds between two tries to reach the store; each failure doubles it."""
 
 TOO_SHORT_AFTER: Final = 20
-"""Steps, in lengths of a clip, after which a warning says that no episode is long enough."""
+"""How many clip lengths of steps to wait before warning that every episode is too short."""
 
 EPISODE_MEGABYTES: Final = 8.0
-"""Megabytes of an episode that is shown; of a larger one, the end is shown."""
+"""Size of a shown episode in megabytes; of a larger episode, only its end is shown."""
 
 
 @final
 class ExperienceBuffer:
-    """The latest experience, put in by one thread and drawn from by another.
+    """The latest experience; one thread puts it in, and another draws from it.
 
-    Beyond so many steps or megabytes the oldest arrivals are dropped, but never the latest one. It
-    holds `steps` of the `steps_in` that ever came in.
+    The buffer drops its oldest arrivals when it holds more steps or megabytes than it may. It never
+    drops the latest arrival. `steps` counts the steps in the buffer, `steps_in` all that ever came.
     """
 
     def __init__(self, most_steps: int, megabytes: float, segment_length: int) -> None:
@@ -96,7 +96,7 @@ class ExperienceBuffer:
         return join(arrivals) if arrivals else None
 
     def snapshot(self) -> dict[str, Any]:
-        """Return what the buffer holds, and the counts, for `restore`."""
+        """Return what the buffer holds and its counts, for `restore`."""
         with self._lock:
             used = len(self._arrivals) - self._unused
             return {
@@ -106,7 +106,7 @@ class ExperienceBuffer:
             }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Hold what another buffer of these settings held."""
+        """Fill this buffer with what another one of the same settings held."""
         for episodes, _ in snapshot["waiting"]:
             self.put(episodes)
         self._unused = sum(not was_used for _, was_used in snapshot["waiting"])
@@ -126,12 +126,12 @@ class QueryCounts:
     """Counts of experience and queries so far.
 
     Attributes:
-        asked: queries by this program, over all copies of the environment; each counts once.
-        answered: answers of a script in this program; people use the annotation page. The script
-            also answers repeats, which the project puts now and then (`repeat_share`, one in
-            twenty), and what others asked in the same project: there can be more than `asked`.
-        dropped_episodes: those that left the buffer before queries were next drawn from it.
-        dropped_segments: whole clips in those, end to end.
+        asked: queries that this program asked, over all copies of the environment.
+        answered: answers of a script in this program; people answer on the annotation page. The
+            script also answers queries of other programs in the same project, and queries that the
+            project repeats (`repeat_share`, one in twenty), so there can be more than `asked`.
+        dropped_episodes: episodes that left the buffer before any query could be drawn from them.
+        dropped_segments: how many clips fit end to end into the dropped episodes.
         waiting_steps: steps in the buffer.
         problem: why nothing can be asked now; None if all is well.
     """
@@ -145,19 +145,19 @@ class QueryCounts:
 
 
 RewardInUse = Callable[[], tuple[Any, int]]
-"""The reward that steps have now, None before the first, and its version."""
+"""Returns the reward in use, None before the first one, and its version."""
 
 
 @final
 class ProjectQueries:
-    """Asks a project's people about experience: samples segments, pairs them, and puts queries.
+    """Asks a project's people: samples segments from experience, pairs them, and sends queries.
 
     Attributes:
-        buffer: of the experience that clips are cut from.
-        script: answers in people's place; None where people do.
-        asked: queries by this run, those before it went on included.
+        buffer: experience that clips are cut from.
+        script: answers in place of people; None if people answer.
+        asked: queries that this run asked, including those before it was resumed.
         feedback: where queries go.
-        in_use: gives the reward that steps have now, and its version.
+        in_use: returns the reward in use and its version.
     """
 
     def __init__(
@@ -180,14 +180,14 @@ class ProjectQueries:
         self._sampler = sampler or build_sampler(config, lambda: in_use()[0], feedback.comparisons)
         self._rng = asking
         self._repetitions = RepetitionGuard(config)
-        self._asked_by_others: int | None = None  # counted once more in the first round
+        self._asked_by_others: int | None = None  # the first round counts again
         self._restored = False
         self._has_counted = False
-        with suppress(StorageError):  # the first round counts
+        with suppress(StorageError):  # if the store is away, the first round counts
             self._asked_by_others = feedback.count_asked()
 
     def ask(self) -> str | None:
-        """Ask as many queries as are due; return a reason if experience does not allow any."""
+        """Ask all queries that are due; return the reason if the experience does not allow any."""
         due = self._queries_due()
         if due <= 0:
             return None
@@ -199,24 +199,25 @@ class ProjectQueries:
             if steps < TOO_SHORT_AFTER * length:
                 return None
             return (
-                f"episodes: expected some of at least {length} steps (segment_length), got shorter "
-                'ones alone. Choose shorter clips, or pass short="pad".'
+                f"episodes: expected some of at least {length} steps (segment_length), got only "
+                'shorter ones. Choose shorter clips, or pass short="pad".'
             )
         self._repetitions.check(episodes, due, asked=self.asked + due, steps=steps)
         candidates = max(ceil(2 * due * config.oversampling), segments_wanted(self._sampler, due))
         sampled = sample_segments(episodes, candidates, length, self._rng, short=config.short)
-        segments = distinct_clips(sampled)  # an agent that stands still does the same again
+        segments = distinct_clips(sampled)  # an agent that stands still repeats clips
         count = min(due, len(segments) * (len(segments) - 1) // 2)  # no pair twice
         if count:
             self.feedback.model_version = self.in_use()[1]
-            pairs = self._sampler(segments, count, self._rng)[:count]  # never more than is left
+            # a sampler of the user's may return more
+            pairs = self._sampler(segments, count, self._rng)[:count]
             newly_asked = self.feedback.ask_within(config.max_queries, segments, pairs)
             self.asked += newly_asked
             LOGGER.info("Asked %d queries, %d by now.", newly_asked, self.asked)
         return None
 
     def snapshot(self) -> dict[str, Any]:
-        """Return counts and generators between two rounds; queries and answers are in the store."""
+        """Return the counts and generators after a round; queries and answers are in the store."""
         script = self.script
         return {
             "asked": self.asked,
@@ -227,7 +228,7 @@ class ProjectQueries:
         }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Go on from the snapshot of an earlier run of the same settings."""
+        """Continue from the snapshot of an earlier run of the same settings."""
         self.asked = int(snapshot["asked"])
         self._rng = snapshot["rng"]
         asked_by_others = snapshot["asked_by_others"]
@@ -238,7 +239,10 @@ class ProjectQueries:
             self.script.given = int(snapshot["given"])
 
     def count(self) -> None:
-        """Count the project's queries, once; those since a snapshot count as this run's."""
+        """Count the project's queries, at the first call only.
+
+        In a resumed run, queries that came after the snapshot count as this run's.
+        """
         if self._has_counted:
             return
         in_all = self.feedback.count_asked()
@@ -252,7 +256,7 @@ class ProjectQueries:
         config = self._config
         affordable = self.buffer.steps_in // (config.ask_every or 2 * config.segment_length)
         due = affordable - self.asked
-        if due > 0 and config.max_queries is not None:  # other programs may have asked since
+        if due > 0 and config.max_queries is not None:  # other programs may have asked meanwhile
             due = min(due, config.max_queries - self.feedback.count_asked(all_agents=True))
         return due if due <= 0 else min(due, config.max_pending - self.feedback.pending)
 
@@ -262,7 +266,7 @@ class EpisodeDisplay:
     """Writes a whole episode into the store now and then, for the annotation page.
 
     Attributes:
-        showing: whether episodes are to be shown; not while a random policy acts.
+        showing: whether to show episodes; false while a random policy acts.
     """
 
     def __init__(self, feedback: StoredFeedback, every: float | None) -> None:
@@ -278,7 +282,7 @@ class EpisodeDisplay:
             self._next_episode = episodes[-1:]
 
     def show(self, *, steps: int, version: int) -> None:
-        """Write the latest episode into the store, with the agent's steps, where that is due."""
+        """Write the latest episode and the agent's step count into the store, if one is due."""
         episode = self._next_episode
         too_early = self._interval is None or time.monotonic() - self._shown_at < self._interval
         if episode is None or too_early:
@@ -305,11 +309,11 @@ class QueryWorker:
     """A thread between an agent that acts and people who answer, with a bounded buffer.
 
     Whenever fewer queries are pending than wanted, the thread samples segments from the buffer,
-    pairs them and asks. A full buffer drops the oldest experience and counts it. While the store is
-    locked or away the agent goes on, and the thread tries again, less and less often.
+    pairs them and asks. A full buffer drops its oldest experience and counts what it drops. While
+    the store is locked or away, the agent acts on. The thread tries again, less and less often.
 
     Attributes:
-        paused: takes in nothing and asks nothing new while this is set.
+        paused: while true, the thread takes in no experience and asks nothing.
     """
 
     def __init__(
@@ -331,7 +335,8 @@ class QueryWorker:
         self._rounds = 0
         self._hurry = 0  # rounds to make without a pause
         self._thread = threading.Thread(target=self._run, name="query-worker", daemon=True)
-        # Of the latest round that went well: its end, the steps until then, why it asked nothing.
+        # After the latest round without an error: its snapshot, the steps it saw, why it asked
+        # nothing.
         self._after_round = self._queries.snapshot()
         self._steps_seen = 0
         self._lack: str | None = None
@@ -359,7 +364,7 @@ class QueryWorker:
 
     @contextmanager
     def not_shown(self) -> Iterator[None]:
-        """Return a block whose experience is asked about, and whose episodes are not shown."""
+        """Ask about the experience of a block, but show none of its episodes."""
         self._display.showing = False
         try:
             yield
@@ -376,10 +381,11 @@ class QueryWorker:
             }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Go on from the snapshot of an earlier run of the same settings; before the first `put`.
+        """Continue from the snapshot of an earlier run of the same settings.
 
-        Queries to the project since the snapshot count as this run's, so that it does not ask again
-        about experience that it collects again.
+        Call this before the first `put`. Queries that reached the project after the snapshot count
+        as this run's. The run collects the experience after the snapshot again, and does not ask
+        about it a second time.
         """
         self._queries.buffer.restore(snapshot["buffer"])
         self._queries.restore(snapshot)
@@ -387,13 +393,14 @@ class QueryWorker:
         self._after_round = self._queries.snapshot()
 
     def flush(self, seconds: float = 10.0) -> bool:
-        """Ask now what there is to ask; returns whether all of that was on disk in time.
+        """Ask all queries that are due; return whether they were on disk within `seconds`.
 
-        Answers need no such care: they are on disk before they are acknowledged.
+        Answers need no flush: they are on disk before they are acknowledged.
         """
         self._start()
         with self._wake:
-            target_round = self._hurry = self._rounds + 2  # the running round may have begun before
+            # the current round may have begun too early
+            target_round = self._hurry = self._rounds + 2
             self._wake.notify_all()
             if not self._wake.wait_for(
                 lambda: self._rounds >= target_round or self._stopping, seconds
@@ -405,7 +412,7 @@ class QueryWorker:
         return is_flushed and self._problem in (None, self._lack)
 
     def close(self, seconds: float = 10.0) -> bool:
-        """Stop asking, within so many seconds; returns whether the thread has ended by then."""
+        """Stop asking, and return whether the thread has ended within `seconds`."""
         with self._wake:
             self._stopping = True
             self._wake.notify_all()
@@ -439,7 +446,7 @@ class QueryWorker:
                         self._wake.wait(pause)
 
     def _try_round(self) -> bool:
-        """Make a round; returns whether it went well. The thread survives and logs any error."""
+        """Make a round and return whether it had no error. The thread logs errors and goes on."""
         steps = self._queries.buffer.steps_in
         lack = None
         try:
@@ -449,7 +456,7 @@ class QueryWorker:
                 lack = self._queries.ask()
             if self._queries.script is not None:
                 self._queries.script.answer()
-        except Exception as error:  # a sampler or teacher of one's own may raise anything
+        except Exception as error:  # a user's sampler or teacher may raise anything
             trace = not isinstance(error, StorageError)
             self._log(str(error) or type(error).__name__, exc_info=trace)
             return False
@@ -461,7 +468,7 @@ class QueryWorker:
         return True
 
     def _log(self, problem: str | None, *, exc_info: bool = False) -> None:
-        """Log why nothing can be asked, and when that is over, once each."""
+        """Log once why nothing can be asked, and once when that is over."""
         if problem is not None and problem != self._problem:
             LOGGER.warning("No queries for now: %s", problem, exc_info=exc_info)
         if problem is None and self._problem is not None:
@@ -474,14 +481,16 @@ def build_sampler(
     in_use: Callable[[], Any],
     asked: Callable[[], Comparisons | None] | None = None,
 ) -> PairSampler:
-    """Build the sampler that a config names, with `scores` and `likelihood` of the reward in use.
+    """Build the sampler that a config names.
 
-    `asked` gives the comparisons that a sampler may keep away from.
+    The sampler takes `scores` and `likelihood` of the reward in use. `asked` returns the earlier
+    comparisons, from which a sampler may keep its distance.
     """
 
     def scores(segments: Segments) -> FloatArray | None:
         reward = in_use()
-        several = isinstance(reward, Reward) and reward.members > 1  # one's own cannot disagree
+        # a single reward cannot disagree with itself
+        several = isinstance(reward, Reward) and reward.members > 1
         is_usable = several or isinstance(reward, RewardFunction)
         return reward.scores(segments) if is_usable else None
 
