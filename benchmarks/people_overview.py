@@ -96,7 +96,7 @@ def large_study(store: Store, answers: int) -> int:
             for number, share in zip(numbers, shares, strict=True)
         ]
         session.execute(insert(Prediction), predictions)
-    store.reports.publish_reward(project_id, 1, answers=len(rows))
+    store.reports.announce_reward(project_id, 1, answers=len(rows))
     pairs = [(names[first], names[second]) for second in range(59) for first in range(second)]
     store.queries.ask_stored(project_id, pairs)
     return project_id

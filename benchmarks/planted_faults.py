@@ -80,10 +80,10 @@ FAULTS: Final = (
     Fault(
         "last window never drawn",
         "a segment that ends with its episode is never sampled",
-        ("tests/data/test_segments.py", "tests/data"),
+        ("tests/data/test_segment_sampling.py", "tests/data"),
         (
             Edit(
-                "src/preferl/data/segments.py",
+                "src/preferl/data/segment_sampling.py",
                 "return np.maximum(episodes.lengths - length + 1, 0)",
                 "return np.maximum(episodes.lengths - length, 0)",
             ),
@@ -104,10 +104,10 @@ FAULTS: Final = (
     Fault(
         "sides not tossed",
         "which of two clips comes first is no longer random",
-        ("tests/feedback/test_sampling.py", "tests/golden/test_queries.py", "tests/feedback"),
+        ("tests/feedback/test_pair_sampling.py", "tests/golden/test_queries.py", "tests/feedback"),
         (
             Edit(
-                "src/preferl/feedback/sampling.py",
+                "src/preferl/feedback/pair_sampling.py",
                 "return rng.permuted(windows[_tournament(len(windows), count, rng)], axis=1)",
                 "return windows[_tournament(len(windows), count, rng)]",
             ),
@@ -313,10 +313,10 @@ FAULTS: Final = (
     Fault(
         "spectators correct answers",
         "who may only look can withdraw and correct",
-        ("tests/annotate/test_answers.py", "tests/annotate"),
+        ("tests/annotate/test_answers_page.py", "tests/annotate"),
         (
             Edit(
-                "src/preferl/annotate/answers.py",
+                "src/preferl/annotate/answers_page.py",
                 "    request: Request,\n    person: Administering,\n    number:",
                 "    request: Request,\n    person: Watching,\n    number:",
             ),

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from preferl.data.segments import sample_segments
+from preferl.data.segment_sampling import sample_segments
 from preferl.data.sources import load_demonstrations
 from preferl.envs.simulators import make_registered
 from preferl.runs import versions

@@ -126,7 +126,7 @@ def fill(store: Store) -> tuple[int, str]:
     versions = ((4, 2), (8, 5), (11, 7), (13, 10))  # answers, and how many of them it gets right
     for version, (answers, right) in enumerate(versions, start=1):
         interval = wilson_interval(right, answers)
-        store.reports.publish_reward(
+        store.reports.announce_reward(
             project.id, version, answers=answers, accuracy=right / answers, interval=interval
         )
     waits = Status("waiting", version=4, behind=2, first_at=4, next_at=20)

@@ -230,12 +230,12 @@ def _loaded(target: Target) -> Any:
 SAMPLERS = Registry(
     "sampler",
     {
-        "uniform": Entry("preferl.feedback.sampling:UniformPairs"),
-        "informative": Entry("preferl.feedback.sampling:InformativePairs"),
-        "covering": Entry("preferl.feedback.sampling:CoveringPairs"),
+        "uniform": Entry("preferl.feedback.pair_sampling:UniformPairs"),
+        "informative": Entry("preferl.feedback.pair_sampling:InformativePairs"),
+        "covering": Entry("preferl.feedback.pair_sampling:CoveringPairs"),
         "disagreement": Entry("preferl.feedback.named_samplers:disagreement"),
         "entropy": Entry("preferl.feedback.named_samplers:entropy"),
-        "k_center": Entry("preferl.feedback.sampling:CoveringPairs"),
+        "k_center": Entry("preferl.feedback.pair_sampling:CoveringPairs"),
         "k_center_disagreement": Entry("preferl.feedback.named_samplers:k_center_disagreement"),
         "k_center_entropy": Entry("preferl.feedback.named_samplers:k_center_entropy"),
     },
@@ -246,10 +246,10 @@ SAMPLERS = Registry(
 ACQUISITIONS = Registry(
     "acquisition",
     {
-        "logit": Entry("preferl.feedback.sampling:logit_variance"),
-        "probability": Entry("preferl.feedback.sampling:probability_variance"),
-        "label": Entry("preferl.feedback.sampling:label_variance"),
-        "entropy": Entry("preferl.feedback.sampling:entropy"),
+        "logit": Entry("preferl.feedback.pair_sampling:logit_variance"),
+        "probability": Entry("preferl.feedback.pair_sampling:probability_variance"),
+        "label": Entry("preferl.feedback.pair_sampling:label_variance"),
+        "entropy": Entry("preferl.feedback.pair_sampling:entropy"),
     },
 )
 """Functions of the log-odds of candidate pairs."""

@@ -43,7 +43,7 @@ def test_the_answers(study, person, address):
         ann = study.people["ann"][0].id
         study.store.queue.answer(ann, held.token, f"answer-{count}", "left", strength="clear")
     predicted = dict.fromkeys(numbers, 0.9) | dict.fromkeys(numbers[:1], 0.1)
-    study.store.reports.publish_reward(study.project.id, 1, answers=3, predicted=predicted)
+    study.store.reports.announce_reward(study.project.id, 1, answers=3, predicted=predicted)
     page = person(study.owner, read=False, path="/admin/answers")
     page.locator(".sides video").first.wait_for()
     assert faults_anywhere(page) == []
@@ -71,7 +71,7 @@ def test_the_answers(study, person, address):
 
 
 def test_the_other_pages(study, person, address):
-    study.store.reports.publish_reward(
+    study.store.reports.announce_reward(
         study.project.id, 1, answers=9, accuracy=0.7, interval=(0.4, 0.9)
     )
     page = person(study.owner, read=False, expected=("404", "401"))

@@ -351,7 +351,7 @@ def test_the_page_counts_down_to_the_next_reward_in_the_same_words_everywhere(st
     wait_for("1 answer, 1 more until the first reward")
     next_pair(page, first)
     assert page.evaluate("document.getElementById('bar').value") == 0.5
-    study.store.reports.publish_reward(study.project.id, 1, answers=2)
+    study.store.reports.announce_reward(study.project.id, 1, answers=2)
     tell(version=1, next_at=4)
     wait_for("1 answer, 3 more until the next reward")
     assert not page.locator("#bar").is_visible()

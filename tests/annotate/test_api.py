@@ -235,7 +235,7 @@ def test_the_last_episode(study, ann):
     assert "Last episode</a>" in ann.get("/").text
     live = ann.get("/api/progress").json()
     assert live["episode"]["url"] == f"/media/{name}.mp4"
-    study.store.reports.publish_reward(study.project.id, 1, answers=20, accuracy=0.75)
+    study.store.reports.announce_reward(study.project.id, 1, answers=20, accuracy=0.75)
     assert ann.get("/api/progress").json()["rewards"][0]["accuracy"] == 0.75
 
 

@@ -60,7 +60,7 @@ def test_everybody_receives_events_and_streams_end_with_the_server(study, app, s
     address = serving(app)
     streams = [Listening(address, study.ann) for _ in range(2)]
     study.ask(2)
-    study.store.reports.publish_reward(study.project.id, 3, answers=7, accuracy=0.5)
+    study.store.reports.announce_reward(study.project.id, 3, answers=7, accuracy=0.5)
     study.store.reports.beat(study.project.id, "reward", Status("waiting", next_at=5), every=600.0)
     for events in (stream.events for stream in streams):
         assert wait_for(events, lambda k, c: k == "queries" and c["open"] == 2)

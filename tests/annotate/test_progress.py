@@ -57,7 +57,7 @@ def test_after_it_how_many_more_until_the_next(study, report):
     study.ask(6)
     for _ in range(4):
         answer(study)
-    study.store.reports.publish_reward(study.project.id, 1, answers=4, detail={"revision": 4})
+    study.store.reports.announce_reward(study.project.id, 1, answers=4, detail={"revision": 4})
     report(**WAITING | {"next_at": 9, "version": 1})
     assert statement(study) == "4 answers, 5 more until the next reward"
     answer(study)
@@ -147,8 +147,8 @@ def test_the_overview_reports_what_was_published_and_when(study, visitor):
     assert "Learned reward" not in page
     assert "No events besides answers so far." in page
     report = {"trained_on": 45, "decided": 10, "revision": 57}
-    store.reports.publish_reward(project, 2, answers=40)
-    store.reports.publish_reward(
+    store.reports.announce_reward(project, 2, answers=40)
+    store.reports.announce_reward(
         project, 3, answers=57, accuracy=0.8, interval=(0.49, 0.94), detail=report
     )
     store.reports.beat(

@@ -303,7 +303,7 @@ def test_trust_is_that_of_the_newest_reward(labels, tmp_path, capsys):
             store.people.invite(project, name)
         for version, trust in enumerate((None, {"Ann": about}), start=1):
             detail = to_json(FitMetrics(12, trust=trust))
-            store.reports.publish_reward(project, version, answers=12, detail=detail)
+            store.reports.announce_reward(project, version, answers=12, detail=detail)
     assert run("annotate", "report", *labels, "--out", tmp_path / "r.json") == 0
     people = json.loads((tmp_path / "r.json").read_text())["people"]
     assert {one["name"]: one["trust"] for one in people} == {"Ann": about, "Bo": None}

@@ -6,7 +6,7 @@ import pytest
 from helpers.clips import at
 from preferl.data import Comparisons
 from preferl.feedback.likelihood import Likelihood
-from preferl.feedback.sampling import segments_wanted
+from preferl.feedback.pair_sampling import segments_wanted
 from preferl.registry import SAMPLERS
 from preferl.testing import check_sampler
 

@@ -53,8 +53,9 @@ from preferl.models import (
 )
 from preferl.models.flax import flax_places, load_flax
 from preferl.offline import IQL, IQLConfig, OfflinePolicy
-from preferl.offline.decision_transformer.networks import Critics, PixelEncoder
+from preferl.offline.decision_transformer.critics import Critics
 from preferl.offline.decision_transformer.parameters import LearnedTransformer
+from preferl.offline.decision_transformer.pixel_encoder import PixelEncoder
 from preferl.offline.decision_transformer.policy import DecisionTransformerPolicy
 from preferl.offline.decision_transformer.sequences import InputStatistics, are_pictures
 from preferl.offline.learner import load_training

@@ -97,7 +97,7 @@ def test_no_rollout_mixes_versions(example, cartpole):
     cartpole.set_reward(reward_of(gymnasium.make("CartPole-v1"), 5))
 
     def read():  # in the background
-        found = cartpole.everywhere(lambda runner: runner.env.env.core.computer.reader.next)
+        found = cartpole.everywhere(lambda runner: runner.env.env.core.computer.published.next)
         return [one.number for one in found if one] == [before[0] + 1] * 2
 
     wait_until(read, "the newer version in all EnvRunners")

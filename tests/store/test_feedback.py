@@ -12,7 +12,8 @@ from helpers.clips import at
 from helpers.queue_steps import invite, on_sqlite, show
 from preferl.data import Comparisons
 from preferl.data.on_disk import stays_on_disk
-from preferl.data.segments import join_segments, sample_segments
+from preferl.data.segment_sampling import sample_segments
+from preferl.data.segments import join_segments
 from preferl.errors import ConfigError, DataError, FeedbackError, StorageError
 from preferl.models import CNNReward, CNNRewardConfig
 from preferl.store import Store, StoredFeedback, clip_ids, distinct_clips

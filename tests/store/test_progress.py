@@ -101,11 +101,11 @@ def test_two_programs_of_one_name_may_give_their_first_sign_of_life_at_once(open
 
 def test_versions_count_from_one(store, project):
     with pytest.raises(ConfigError, match="version: expected at least 1"):
-        store.reports.publish_reward(project, 0, answers=20)
+        store.reports.announce_reward(project, 0, answers=20)
     assert store.reports.rewards(project) == []
-    store.reports.publish_reward(project, 3, answers=20, accuracy=0.7, interval=(0.6, 0.8))
-    store.reports.publish_reward(project, 2, answers=9)
-    store.reports.publish_reward(project, 2, answers=41)
+    store.reports.announce_reward(project, 3, answers=20, accuracy=0.7, interval=(0.6, 0.8))
+    store.reports.announce_reward(project, 2, answers=9)
+    store.reports.announce_reward(project, 2, answers=41)
     rewards = store.reports.rewards(project)
     assert [(row.version, row.accuracy, row.high, row.answers) for row in rewards] == [
         (2, None, None, 41), (3, 0.7, 0.8, 20),

@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from preferl.annotate import admin, answers, api, news, pages
+from preferl.annotate import admin, answers_page, api, news, pages
 from preferl.annotate.limits import (
     Limits,
     MemoryLimits,
@@ -191,7 +191,7 @@ def create_app(
     usual = SharedLimits(store.people, by_kind) if settings.shared_limits else MemoryLimits(by_kind)
     app.state.limits = limits or usual
     app.state.templates = pages.templates(static)
-    for part in (pages, api, news, admin, answers):
+    for part in (pages, api, news, admin, answers_page):
         app.include_router(part.router)
     app.mount(static, _Static(directory=folder))
     for kind in (RequestValidationError, AnyHTTPException, *STATUS):

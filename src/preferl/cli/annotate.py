@@ -32,7 +32,7 @@ from preferl.cli.options import (
 from preferl.cli.parsing import POSITIONAL
 from preferl.configs import plain, without_password
 from preferl.data import sources
-from preferl.data.segments import windows_of
+from preferl.data.segment_sampling import windows_of
 from preferl.errors import (
     ConfigError,
     DataError,
@@ -41,8 +41,8 @@ from preferl.errors import (
     require_one_of,
     require_seed,
 )
+from preferl.feedback.pair_sampling import probability_variance, segments_wanted
 from preferl.feedback.ranked_lists import sample_lists
-from preferl.feedback.sampling import probability_variance, segments_wanted
 from preferl.files import write_json
 from preferl.reading import read_object, reading
 from preferl.registry import SAMPLERS

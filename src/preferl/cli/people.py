@@ -363,7 +363,7 @@ def _show_agent(labels: Store, project: int, beats: Heartbeat, report: Iteration
     version = published[-1].version if published else 0
     if (fit := report.fit) is not None:
         version += 1
-        labels.reports.publish_reward(
+        labels.reports.announce_reward(
             project,
             version,
             answers=fit.pairs,

@@ -296,7 +296,7 @@ def _publish(config: FitConfig, report: "training.FitReport", reward: Path) -> N
         answered = StoredFeedback(store, project.id, combine=config.combine).answers()
         reward_function = training.load_reward(reward, trust=config.trust)
         shares = predicted_preferences(reward_function, answered.comparisons)
-        store.reports.publish_reward(
+        store.reports.announce_reward(
             project.id,
             1 + (earlier_rewards[-1].version if earlier_rewards else 0),
             answers=report.pairs,

@@ -15,14 +15,13 @@ if TYPE_CHECKING:
     from preferl.data.comparisons import Comparisons as Comparisons, concatenate as concatenate
     from preferl.data.episodes import Episodes as Episodes, join as join
     from preferl.data.ratings import Ratings as Ratings, load_ratings as load_ratings
-    from preferl.data.segments import (
-        Clips as Clips,
-        Segments as Segments,
+    from preferl.data.segment_sampling import (
         crosses_end as crosses_end,
         cut as cut,
         sample_segments as sample_segments,
         whole_episodes as whole_episodes,
     )
+    from preferl.data.segments import Clips as Clips, Segments as Segments
     from preferl.data.tasks import (
         TASKS as TASKS,
         Task as Task,

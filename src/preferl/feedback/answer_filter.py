@@ -12,8 +12,8 @@ import numpy as np
 
 from preferl.configs import require_fields
 from preferl.data.comparisons import Comparisons
+from preferl.feedback.pair_sampling import sigmoid
 from preferl.feedback.preparations import FitContext
-from preferl.feedback.sampling import sigmoid
 from preferl.shapes import FloatArray
 
 UPDATES: Final = 50

@@ -8,8 +8,10 @@ import numpy as np
 
 from preferl.data.comparisons import Comparisons, check_preference, concatenate
 from preferl.data.episodes import Episodes
-from preferl.data.segments import Clips, Segments, Short, sample_segments
+from preferl.data.segment_sampling import Short, sample_segments
+from preferl.data.segments import Clips, Segments
 from preferl.errors import DataError, FeedbackError, require_in
+from preferl.feedback.pair_sampling import UniformPairs
 from preferl.feedback.protocols import (
     Adapts,
     FeedbackInterrupted,
@@ -17,7 +19,6 @@ from preferl.feedback.protocols import (
     SingleAnswers,
     Teacher,
 )
-from preferl.feedback.sampling import UniformPairs
 from preferl.registry import TEACHERS
 from preferl.shapes import FloatArray, IntArray
 

@@ -7,9 +7,9 @@ hybrids draw ten pairs for each one asked, keep the more informative half, and t
 from collections.abc import Callable
 
 from preferl.data.comparisons import Comparisons
-from preferl.feedback import sampling
+from preferl.feedback import pair_sampling
 from preferl.feedback.likelihood import Likelihood
-from preferl.feedback.sampling import Acquisition, CoveringPairs, InformativePairs, Scorer
+from preferl.feedback.pair_sampling import Acquisition, CoveringPairs, InformativePairs, Scorer
 
 LikelihoodInUse = Likelihood | Callable[[], Likelihood]
 Asked = Callable[[], Comparisons | None] | None
@@ -25,28 +25,28 @@ def disagreement(
 
     Disagreement is the deviation over members of the probability that the first is preferred.
     """
-    return InformativePairs(scorer, sampling.probability_variance, oversampling, likelihood)
+    return InformativePairs(scorer, pair_sampling.probability_variance, oversampling, likelihood)
 
 
 def entropy(
     scorer: Scorer, likelihood: LikelihoodInUse, oversampling: float = 10
 ) -> InformativePairs:
     """Make the sampler of the pairs on whose answer the members are least sure, one by one."""
-    return InformativePairs(scorer, sampling.entropy, oversampling, likelihood)
+    return InformativePairs(scorer, pair_sampling.entropy, oversampling, likelihood)
 
 
 def k_center_disagreement(
     scorer: Scorer, likelihood: LikelihoodInUse, oversampling: float = 10, asked: Asked = None
 ) -> CoveringPairs:
     """Make the k-center sampler over the half of the candidates that `disagreement` ranks first."""
-    return _hybrid(scorer, sampling.probability_variance, likelihood, oversampling, asked)
+    return _hybrid(scorer, pair_sampling.probability_variance, likelihood, oversampling, asked)
 
 
 def k_center_entropy(
     scorer: Scorer, likelihood: LikelihoodInUse, oversampling: float = 10, asked: Asked = None
 ) -> CoveringPairs:
     """Make the k-center sampler over the half of the candidates that `entropy` ranks first."""
-    return _hybrid(scorer, sampling.entropy, likelihood, oversampling, asked)
+    return _hybrid(scorer, pair_sampling.entropy, likelihood, oversampling, asked)
 
 
 def _hybrid(

@@ -7,7 +7,8 @@ import numpy as np
 
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
-from preferl.data.segments import Segments, Short
+from preferl.data.segment_sampling import Short
+from preferl.data.segments import Segments
 from preferl.feedback.likelihood import likelihood_of
 from preferl.feedback.step_rewards import Reward
 from preferl.shapes import BoolArray, FloatArray, IntArray

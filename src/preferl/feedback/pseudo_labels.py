@@ -11,10 +11,10 @@ from typing import final
 import numpy as np
 
 from preferl.data.comparisons import Comparisons, concatenate
-from preferl.data.segments import sample_segments
+from preferl.data.segment_sampling import sample_segments
 from preferl.errors import require_in
+from preferl.feedback.pair_sampling import sigmoid
 from preferl.feedback.preparations import FitContext
-from preferl.feedback.sampling import sigmoid
 
 
 @final

@@ -13,7 +13,8 @@ import numpy as np
 
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
-from preferl.data.segments import Segments, sample_segments
+from preferl.data.segment_sampling import sample_segments
+from preferl.data.segments import Segments
 from preferl.errors import require_in
 from preferl.feedback.instant import adapted_to, check_answers
 from preferl.feedback.protocols import Teacher

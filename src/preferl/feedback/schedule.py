@@ -15,8 +15,8 @@ from typing import Final, Literal, final
 import numpy as np
 
 from preferl.errors import ConfigError, require_in
+from preferl.feedback.pair_sampling import MOST_OVERSAMPLING, segments_wanted
 from preferl.feedback.protocols import PairSampler
-from preferl.feedback.sampling import MOST_OVERSAMPLING, segments_wanted
 from preferl.shapes import FloatArray, IntArray
 
 Schedule = Callable[[float], float]

@@ -13,7 +13,7 @@ import numpy as np
 from preferl.configs import require_fields
 from preferl.data.segments import Clips, Segments
 from preferl.errors import ConfigError, FeedbackError, require_in
-from preferl.feedback.sampling import sigmoid
+from preferl.feedback.pair_sampling import sigmoid
 from preferl.shapes import BoolArray, FloatArray
 
 Scale = Literal["deviation", "length"] | float | None

@@ -101,7 +101,7 @@ class FeedbackCallback(BaseCallback):
         if buffer is not None:
             require_relabelling(buffer)
             # Checked now, not hours later with the first reward.
-            if self._env.core.computer.reader is not None:
+            if self._env.core.computer.published is not None:
                 require_spaces_held(buffer, self._env.observation_space, self._env.action_space)
         if self._env.just_reset:  # by `learn`, unless it was asked to go on
             end_replay(self.model)

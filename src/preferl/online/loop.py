@@ -18,7 +18,8 @@ import numpy as np
 from preferl.configs import to_json
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes, join
-from preferl.data.segments import Segments, Short, sample_segments, windows_of
+from preferl.data.segment_sampling import Short, sample_segments, windows_of
+from preferl.data.segments import Segments
 from preferl.data.validation import TRAIN, VALIDATION
 from preferl.envs.config import EnvSource
 from preferl.envs.factory import env_factory
@@ -28,6 +29,7 @@ from preferl.evaluation.findings import findings, ties_and_contradictions
 from preferl.evaluation.policies import Policy
 from preferl.feedback.instant import InstantFeedback, check_pairs
 from preferl.feedback.likelihood import Likelihood
+from preferl.feedback.pair_sampling import segments_wanted
 from preferl.feedback.protocols import (
     Adapts,
     Feedback,
@@ -36,20 +38,8 @@ from preferl.feedback.protocols import (
     SingleAnswers,
     Teacher,
 )
-from preferl.feedback.sampling import segments_wanted
 from preferl.feedback.schedule import PlannedIteration, Schedule, plan
 from preferl.models.spaces import check_spaces
-from preferl.online.answers import (
-    QueryMetrics,
-    WarmStart,
-    all_answers,
-    given_answers,
-    latest,
-    load_warm_start,
-    prepare_answers,
-    query_metrics,
-    split_answers,
-)
 from preferl.online.checkpoints.answer_journal import AnswerJournal
 from preferl.online.configs import OnlineConfig
 from preferl.online.learner import (
@@ -60,6 +50,17 @@ from preferl.online.learner import (
     build_trainer,
 )
 from preferl.online.reports import IterationReport, OnlineReport, Stopwatch, course_of
+from preferl.online.run_answers import (
+    QueryMetrics,
+    WarmStart,
+    all_answers,
+    given_answers,
+    latest,
+    load_warm_start,
+    prepare_answers,
+    query_metrics,
+    split_answers,
+)
 from preferl.online.wrappers.feedback_config import LengthGuard, RepetitionGuard
 from preferl.online.wrappers.query_worker import build_sampler
 from preferl.printing import get_logger

@@ -16,7 +16,8 @@ from preferl.configs import to_json
 from preferl.data.arrays import save_comparisons, save_episodes
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes, join
-from preferl.data.segments import Clips, Short
+from preferl.data.segment_sampling import Short
+from preferl.data.segments import Clips
 from preferl.envs.factory import draws, env_factory
 from preferl.errors import ConfigError, FeedbackError
 from preferl.evaluation.curve import evaluation_interval

@@ -125,7 +125,7 @@ class Reports:
         with self._database.read() as session:
             return clock(session)
 
-    def publish_reward(
+    def announce_reward(
         self,
         project_id: int,
         version: int,

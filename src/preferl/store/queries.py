@@ -9,7 +9,8 @@ from sqlalchemy import ColumnElement, Select, and_, case, exists, func, or_, sel
 from sqlalchemy.orm import Session, aliased
 
 from preferl.data.episodes import Episodes
-from preferl.data.segments import Segments, sample_segments
+from preferl.data.segment_sampling import sample_segments
+from preferl.data.segments import Segments
 from preferl.errors import DataError, FeedbackError, require_in
 from preferl.feedback.instant import check_pairs
 from preferl.feedback.ranked_lists import RankedLists, shared_evenly

@@ -22,9 +22,9 @@ from preferl.errors import ConfigError, StorageError
 from preferl.files import writing
 from preferl.reading import reading
 from preferl.remote import Location, SyncedFolder
-from preferl.store.answers import GivenAnswers
 from preferl.store.clips import CLIPS, ClipStore
 from preferl.store.database import Database, is_read_only, keep_private, require_whole
+from preferl.store.given_answers import GivenAnswers
 from preferl.store.people import People
 from preferl.store.progress import Reports
 from preferl.store.projects import Projects

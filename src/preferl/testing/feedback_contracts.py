@@ -7,11 +7,12 @@ import numpy as np
 
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
-from preferl.data.segments import Clips, Segments, sample_segments
+from preferl.data.segment_sampling import sample_segments
+from preferl.data.segments import Clips, Segments
 from preferl.errors import FeedbackError
 from preferl.feedback.instant import check_answers
+from preferl.feedback.pair_sampling import segments_wanted
 from preferl.feedback.protocols import Feedback, PairSampler, Teacher
-from preferl.feedback.sampling import segments_wanted
 from preferl.shapes import Array, FloatArray, IntArray, leaves, map_observations
 
 

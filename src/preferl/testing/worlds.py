@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
-from preferl.data.segments import sample_segments
+from preferl.data.segment_sampling import sample_segments
 from preferl.errors import ConfigError, SpaceError
 from preferl.feedback.step_rewards import StepReward
 from preferl.functional.preference import pool

@@ -265,7 +265,9 @@ class RewardTrainer:
         self._seed = seed
         self._order = torch.Generator().manual_seed(seed)
         self._initial = deepcopy(model.state_dict()) if self.config.restart else None
-        self._loss = torch.compile(self._batch_loss) if self.config.compile else self._batch_loss
+        self._forward = self._loss_and_logits
+        if self.config.compile:
+            self._forward = torch.compile(self._loss_and_logits)
         self._begin()
 
     def _begin(self) -> None:
@@ -623,7 +625,7 @@ class RewardTrainer:
                 own = own.repeated(crops)
                 features, mask = data.windows(own.pairs.flatten(), crop)
                 trust = self.trust.of(own.annotator)
-                loss, part_logits = self._loss(
+                loss, part_logits = self._forward(
                     features, mask, own.preference, own.weight, trust, own.soft, own.level
                 )
                 (loss.sum() * share).backward()
@@ -656,7 +658,7 @@ class RewardTrainer:
         cropped = slice(rows.start * crops, rows.stop * crops)
         return partial(crop_pairs, cut[cropped], place[cropped])
 
-    def _batch_loss(
+    def _loss_and_logits(
         self,
         features: Any,
         mask: Tensor,
@@ -692,13 +694,12 @@ class RewardTrainer:
         Noise does not apply to soft labels, which say themselves how sure they are. Under a noise
         of 0.5, no model could predict a label of 0.8, since no probability exceeds 0.75.
         """
-        with_noise, without_noise = self._losses
 
         def loss(logits: Tensor, target: Tensor) -> Tensor:
-            noisy: Tensor = with_noise(logits, target)
+            noisy: Tensor = self._noisy_loss(logits, target)
             if soft is None:
                 return noisy
-            return torch.where(soft, without_noise(logits, target), noisy)
+            return torch.where(soft, self._noiseless_loss(logits, target), noisy)
 
         mean_loss = preference_loss(logits, preference, weight, loss=loss)
         if level is None:
@@ -907,7 +908,8 @@ class RewardTrainer:
         """Set the share of answers that the likelihood takes to be random, from now on."""
         self.noise = noise
         name = str(self.config.loss)
-        self._losses = LOSSES.bound(name, noise=noise), LOSSES.bound(name, noise=0.0)
+        self._noisy_loss = LOSSES.bound(name, noise=noise)
+        self._noiseless_loss = LOSSES.bound(name, noise=0.0)
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state on which the next fit depends beside the model, for `restore`."""

@@ -17,7 +17,7 @@ from helpers.point_walks import point_walks
 from preferl.errors import ConfigError, DivergenceError, SpaceError
 from preferl.evaluation import evaluate_policy
 from preferl.offline import DecisionTransformer, DTConfig
-from preferl.offline.decision_transformer.networks import action_loss
+from preferl.offline.decision_transformer.action_loss import action_loss
 from preferl.offline.learner_configs import DTRConfig
 from preferl.statistics import spearman
 from preferl.testing import PointWorld, make_episodes

@@ -279,7 +279,7 @@ def test_a_stale_reward_is_reported_by_answers_or_by_time(world, now):
     by_time = probe(world, now, 10**9, 0.2).stale
     world.answer(6)
     assert by_answers() is None, "before the first version nothing is stale"
-    world.store.reports.publish_reward(world.project.id, 1, answers=6, detail={"revision": 6})
+    world.store.reports.announce_reward(world.project.id, 1, answers=6, detail={"revision": 6})
     assert by_answers() is None
     world.answer(1)
     assert by_answers() is None
@@ -301,7 +301,7 @@ def test_a_reward_that_is_being_learned_is_not_stale_until_that_takes_too_long(w
 
     def publish(version, revision, seconds):
         detail = {"revision": revision, "seconds": seconds}
-        world.store.reports.publish_reward(
+        world.store.reports.announce_reward(
             world.project.id, version, answers=revision, detail=detail
         )
 

@@ -129,7 +129,7 @@ def test_a_reward_that_comes_in_the_middle_looks_back_all_the_way(kind):
 def test_a_newer_reward_is_switched_to_every_so_many_steps_alone(tmp_path):
     walk = Walk(rewards=tmp_path, refresh_every=4)
     publish(tmp_path, reward_of("mlp"))
-    wait_until(lambda: walk.env.core.computer.reader.next)
+    wait_until(lambda: walk.env.core.computer.published.next)
     versions = []
     for _ in range(8):
         walk.steps()
@@ -140,7 +140,7 @@ def test_a_newer_reward_is_switched_to_every_so_many_steps_alone(tmp_path):
 
 def test_rewards_before_the_first_version():
     zero = Walk()
-    assert zero.env.reward_source == "before"
+    assert zero.env.reward_source == "before_first_reward"
     assert not zero.steps(9).any()
     own = Walk(before=BeforeFirstReward.ENVIRONMENT)
     assert own.env.reward_source == "environment"

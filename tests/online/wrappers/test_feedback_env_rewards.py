@@ -62,16 +62,16 @@ def test_slow_storage_holds_no_step_up(bucket, tmp_path, monkeypatch):
     venv = DummyVecEnv([PointWorld] * 2)
     env = FeedbackVecEnv(venv, rewards=url)
     reward = RewardFunction(MLPReward(venv.observation_space, venv.action_space, seed=0))
-    fetch = env.core.computer.reader.synced._storage.get_file
+    fetch = env.core.computer.published.synced._storage.get_file
 
     def slow(*about):
         asked.set()
         may_go.wait(SECONDS)
         fetch(*about)
 
-    monkeypatch.setattr(env.core.computer.reader.synced._storage, "get_file", slow)
+    monkeypatch.setattr(env.core.computer.published.synced._storage, "get_file", slow)
     publish(url, reward)
-    shutil.rmtree(env.core.computer.reader.folder)  # this machine's copy
+    shutil.rmtree(env.core.computer.published.folder)  # this machine's copy
     env.reset()
     actions = np.zeros((2, *env.action_space.shape), np.float32)
     assert asked.wait(SECONDS)

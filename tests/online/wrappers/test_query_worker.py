@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from helpers.waiting import SECONDS
-from preferl.data.segments import sample_segments
-from preferl.feedback.sampling import UniformPairs
+from preferl.data.segment_sampling import sample_segments
+from preferl.feedback.pair_sampling import UniformPairs
 from preferl.feedback.scripted import ScriptedTeacher
 from preferl.online.wrappers import query_worker as module
 from preferl.online.wrappers.feedback_config import FeedbackConfig

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from helpers.queue_steps import on_sqlite
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
-from preferl.data.segments import cut
+from preferl.data.segment_sampling import cut
 from preferl.data.sources import load_labels, load_source
 from preferl.errors import DataError
 from preferl.store.exchange.exports import export_answers

@@ -21,7 +21,7 @@ import numpy as np
 from preferl.data.columns import naming
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
-from preferl.data.segments import crosses_end, cut
+from preferl.data.segment_sampling import crosses_end, cut
 from preferl.data.sources.pickles import array_of, load_pickle, pickled
 from preferl.errors import DataError, StorageError, in_words, require_in, require_one_of
 from preferl.files import writing

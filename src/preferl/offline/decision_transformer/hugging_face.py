@@ -27,14 +27,10 @@ from transformers import (
 
 from preferl.errors import ConfigError, SpaceError, require_in
 from preferl.models.folder import require_converged
-from preferl.offline.decision_transformer.networks import (
-    ACTIONS,
-    Critics,
-    Loss,
-    PixelEncoder,
-    action_loss,
-    regularise,
-)
+from preferl.offline.decision_transformer.action_loss import Loss, action_loss
+from preferl.offline.decision_transformer.critics import Critics, regularise
+from preferl.offline.decision_transformer.parameters import ACTIONS
+from preferl.offline.decision_transformer.pixel_encoder import PixelEncoder
 from preferl.offline.decision_transformer.sequences import action_size, are_pictures
 from preferl.offline.learner_configs import DTConfig, TokenShape
 from preferl.offline.transitions import observation_size

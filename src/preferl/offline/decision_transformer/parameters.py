@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from preferl.errors import ConfigError
 from preferl.models.configs import dense
 from preferl.models.folder import require_numbers
-from preferl.offline.decision_transformer.networks import Critics, PixelEncoder
+from preferl.offline.decision_transformer.critics import Critics
+from preferl.offline.decision_transformer.pixel_encoder import PixelEncoder
 from preferl.offline.decision_transformer.sequences import (
     InputStatistics,
     action_size,
@@ -20,6 +21,7 @@ from preferl.offline.decision_transformer.sequences import (
 from preferl.offline.learner_configs import DTRConfig, PixelEncoderConfig, TokenShape
 from preferl.offline.transitions import observation_size
 
+ACTIONS: Final = "actions"  # the engine that equals `hugging_face.plain_actions`
 ARRAYS: Final = ("mean", "deviation")  # statistics that are saved as tensors
 
 

@@ -22,8 +22,7 @@ from preferl.feedback.step_rewards import AnyReward, Reward, as_reward
 from preferl.files import write_text
 from preferl.models.folder import POLICY, require_finite
 from preferl.offline.decision_transformer.hub import any_error, local_folder, model_card
-from preferl.offline.decision_transformer.networks import ACTIONS
-from preferl.offline.decision_transformer.parameters import ARRAYS, LearnedTransformer
+from preferl.offline.decision_transformer.parameters import ACTIONS, ARRAYS, LearnedTransformer
 from preferl.offline.decision_transformer.sequences import (
     PADDED_ACTION,
     InputStatistics,

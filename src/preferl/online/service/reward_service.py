@@ -159,7 +159,7 @@ class _Service:
         if not has_enough:
             return
         self.beats.report("fitting")
-        self._unpublished = self._fit_if_due(revision, agent, spaces_differ=spaces_differ)
+        self._unpublished = self._fit_to_answers(revision, agent, spaces_differ=spaces_differ)
         self._last_revision = revision
         self._waits_since = None
         if self._unpublished is not None:
@@ -179,7 +179,7 @@ class _Service:
             **fit,
         )
 
-    def _fit_if_due(
+    def _fit_to_answers(
         self, revision: int, agent: Spaces | None, *, spaces_differ: bool
     ) -> Fitted | None:
         """Fit to all answers; return None if there are too few, or no new ones since the last fit.
@@ -253,7 +253,7 @@ class _Service:
         if self.version not in {row.version for row in self._reports.rewards(self._project)}:
             low = metrics.low
             high = metrics.high
-            self._reports.publish_reward(
+            self._reports.announce_reward(
                 self._project,
                 self.version,
                 answers=metrics.answers,

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal, final
 
 from preferl.configs import require_fields
 from preferl.data.episodes import Episodes
-from preferl.data.segments import Short, windows_of
+from preferl.data.segment_sampling import Short, windows_of
 from preferl.errors import ConfigError, DataError, require_one_of, require_seed
 from preferl.printing import get_logger
 from preferl.registry import ACQUISITIONS, SAMPLERS

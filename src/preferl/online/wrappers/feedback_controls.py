@@ -54,7 +54,7 @@ class FeedbackControls:
 
     @property
     def reward_source(self) -> RewardSource:
-        """Which reward steps get: "learned", "before" the first one, or the "environment"'s own."""
+        """Which reward steps get: "learned", "before_first_reward", or the "environment"'s own."""
         return self.core.computer.source
 
     @property
@@ -77,7 +77,7 @@ class FeedbackControls:
         `wait` reads the disk now, instead of using the version that was read in the background. A
         reward that was made for other observations or actions raises `SpaceError`.
         """
-        return self.core.computer.refresh(wait=wait)
+        return self.core.computer.switch_to_newest(wait=wait)
 
     def switch_to_true_reward(self) -> None:
         """Give the environment's own reward from now on, whatever is learned."""
@@ -120,22 +120,22 @@ class FeedbackControls:
 
     def _warn_if_unrewarded(self) -> None:
         """Warn if nothing asks people, and there is no reward."""
-        reader = self.core.computer.reader
+        published = self.core.computer.published
         if self.queries is not None or self.core.computer.reward is not None:
             return
         given = f"rewards of kind {str(self.core.config.before)!r} (`before`)"
-        if reader is None:
+        if published is None:
             LOGGER.warning(
                 "%s asks nobody and has no learned reward, so that steps get %s. Pass `rewards`, "
                 "`feedback`, or a folder for both.",
                 type(self).__name__,
                 given,
             )
-        elif not reader.folder.is_dir():
+        elif not published.folder.is_dir():
             LOGGER.warning(
                 "There is no reward in %(folder)s, so that steps get %(given)s until `preferl "
                 "reward serve --out %(folder)s` publishes one.",
-                {"folder": reader.folder, "given": given},
+                {"folder": published.folder, "given": given},
             )
 
     def _begin(

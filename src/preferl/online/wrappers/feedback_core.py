@@ -193,12 +193,12 @@ class FeedbackCore:
         else:
             self._reward_now = np.zeros(len(self.returns), np.float32)
             oldest_step = deferred.next_step
-        self.recording.kept_from = oldest_step - _lookback(self.computer.reward)
+        self.recording.kept_from = oldest_step - _history_length(self.computer.reward)
 
     def finish_step(
         self,
         observations: Any,
-        rewards: FloatArray,
+        environment_rewards: FloatArray,
         terminated: BoolArray,
         truncated: BoolArray,
         *,
@@ -208,16 +208,18 @@ class FeedbackCore:
         """Record the outcome of the actions; return their rewards, a new array `[V]`.
 
         The next `observations [V, *obs]` are an episode's final ones where it has ended, not those
-        of the next episode; `rewards [V]` are the environments' own. After an episode's end, steps
-        of its environment are not recorded, and get zero, until `reset` begins the next one.
-        Learned rewards are float32; the environments' own keep their precision.
+        of the next episode; `environment_rewards [V]` are the environments' own. After an episode's
+        end, steps of its environment are not recorded, and get zero, until `reset` begins the next
+        one. Learned rewards are float32; the environments' own keep their precision.
         """
-        step_rewards = np.array(rewards if self._reward_now is None else self._reward_now)
+        step_rewards = np.array(
+            environment_rewards if self._reward_now is None else self._reward_now
+        )
         step_rewards = step_rewards.astype(np.result_type(step_rewards, np.float32), copy=False)
         step_rewards[self.recording.idle] = 0.0
         self.returns += step_rewards
         transformed = self._transformed(observations)
-        self.recording.advance(transformed, rewards, states=states, success=success)
+        self.recording.advance(transformed, environment_rewards, states=states, success=success)
         ended = ((terminated | truncated) & ~self.recording.idle).nonzero()[0]
         if len(ended):
             self.recording.end(ended, np.asarray(terminated)[ended], take(transformed, ended))
@@ -227,7 +229,7 @@ class FeedbackCore:
         self._vector_steps += 1
         interval = self.config.refresh_every
         if interval is not None and self._vector_steps % interval == 0:
-            self.computer.refresh()
+            self.computer.switch_to_newest()
         return step_rewards
 
     def hand_over(self) -> None:
@@ -285,8 +287,8 @@ class FeedbackCore:
         steps = self.recording.time - deferred.next_step
         rewards = np.zeros((steps, len(self.returns)), np.float32)
         if deferred.reward is not None:
-            lookback = _lookback(deferred.reward)
-            pieces, is_step = self.recording.since(deferred.next_step, lookback)  # [V, t]
+            history_length = _history_length(deferred.reward)
+            pieces, is_step = self.recording.since(deferred.next_step, history_length)  # [V, t]
             if pieces is not None:
                 by_environment = np.zeros(is_step.shape, np.float32)
                 by_environment[is_step] = relabel(pieces, deferred.reward).rewards
@@ -360,8 +362,8 @@ class FeedbackCore:
         return observations if self._transform is None else self._transform(observations)
 
 
-def _lookback(reward: WindowReward | None) -> int:
-    """Return how many steps before the present one a reward looks back on."""
+def _history_length(reward: WindowReward | None) -> int:
+    """Return how many steps before the present one a reward reads."""
     return 0 if reward is None or reward.context == 1 else reward.context
 
 

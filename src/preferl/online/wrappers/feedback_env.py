@@ -50,7 +50,7 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         venv: the environments. `VecNormalize` belongs outside of this wrapper. For an
             agent with a replay buffer, `VecFrameStack` belongs inside.
         feedback: where queries go; None asks nothing.
-        rewards: folder of published rewards or its reader, one fixed reward, or None.
+        rewards: folder of published rewards or a `PublishedReward`, one fixed reward, or None.
         config: how experience is collected, and the reward before the first learned one.
         record: keep experience for `take`, in place of asking about it.
         **options: fields of `FeedbackConfig`, and the following:

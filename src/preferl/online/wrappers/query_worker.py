@@ -14,11 +14,12 @@ import numpy as np
 
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes, join
-from preferl.data.segments import Segments, cut, sample_segments
+from preferl.data.segment_sampling import cut, sample_segments
+from preferl.data.segments import Segments
 from preferl.errors import StorageError
 from preferl.feedback.likelihood import likelihood_of
+from preferl.feedback.pair_sampling import segments_wanted
 from preferl.feedback.protocols import PairSampler, Teacher
-from preferl.feedback.sampling import segments_wanted
 from preferl.feedback.step_rewards import Reward
 from preferl.online.service.heartbeat import Heartbeat
 from preferl.online.service.scripted_answers import ScriptedAnswers

@@ -324,15 +324,15 @@ class Recording:
         index = np.maximum(times - self._first_time, 0)[None], np.arange(len(self.idle))[:, None]
         return take(self._arrays["observations"], index), self._arrays["actions"][index], mask
 
-    def since(self, time: int, lookback: int = 0) -> tuple[Episodes | None, BoolArray]:
-        """Return all steps from a vector step on, and up to `lookback` before them.
+    def since(self, time: int, history_length: int = 0) -> tuple[Episodes | None, BoolArray]:
+        """Return all steps from a vector step on, and up to `history_length` before them.
 
         Returns:
             Pieces of episodes, one environment after another, or None if there are none; and a mask
             `[V, t]` that is true where an environment made a step. The mask's last columns are the
             steps from `time` on.
         """
-        rows = slice(max(time - lookback - self._first_time, 0), self._row)
+        rows = slice(max(time - history_length - self._first_time, 0), self._row)
 
         def by_environment(array: Array) -> Array:  # to [V, t, ...]
             return np.ascontiguousarray(np.swapaxes(array[rows], 0, 1))

@@ -51,9 +51,9 @@ Transform = Callable[[Any], Any]
 """Maps observations `[..., *obs]` of the environment to those that are recorded and rewarded."""
 
 Rewards = Path | str | PublishedReward | WindowReward | AnyReward | None
-"""Where steps get their rewards: from the newest reward in a folder of published ones (or its
-reader); from one reward, which is learned, a control, or a plain function of observations and
-actions; or None."""
+"""Where steps get their rewards: from the newest reward in a folder of published ones (or a
+`PublishedReward` of it); from one reward, which is learned, a control, or a plain function of
+observations and actions; or None."""
 
 
 @final
@@ -145,9 +145,9 @@ def _shapes(observations: Any) -> Any:
     return map_observations(lambda array: tuple(array.shape), observations)
 
 
-RewardSource = Literal["learned", "before", "environment"]
-"""Where the rewards of steps come from; "before" stands for zero or a bonus until there is a
-learned reward."""
+RewardSource = Literal["learned", "before_first_reward", "environment"]
+"""Where the rewards of steps come from; "before_first_reward" stands for zero or a bonus, until
+there is a learned reward."""
 
 Windows = Callable[[int], tuple[Observations, Array, BoolArray]]
 """The last `H` steps up to the present one, `[V, H, ...]`, and a mask `[V, H]` of real ones."""
@@ -157,14 +157,14 @@ Windows = Callable[[int], tuple[Observations, Array, BoolArray]]
 class RewardComputer:
     """Decides which reward the steps of `V` environments get, and computes it.
 
-    Spaces are those of one environment. A reader of published rewards reads in the background
-    until `close`.
+    Spaces are those of one environment. Published rewards are read in the background until `close`.
 
     Attributes:
         space: space of observations after the transform.
         reward: the learned reward in use; None before the first.
         version: version of that reward; 0 before the first.
-        reader: reads newer published rewards; None if the reward is fixed.
+        published: folder of published rewards, whose newest one is followed; None if the reward is
+            fixed.
         true_reward_forced: whether steps get the environment's own reward, whatever is learned.
     """
 
@@ -180,14 +180,14 @@ class RewardComputer:
         self.space = space_after(observation_space, transform, transformed_space)
         self.reward: WindowReward | None = None
         self.version = 0
-        self.reader: PublishedReward | None = None
+        self.published: PublishedReward | None = None
         self.true_reward_forced = False
         self._environments = environments
         self._spaces = observation_space, action_space
         self._transform = transform
         self._before = config.before
         self._bonus = StateEntropyBonus(seed=config.seed)
-        self._watched: PublishedReward | None = None
+        self._watch_to_close: PublishedReward | None = None
 
     @property
     def source(self) -> RewardSource:
@@ -196,7 +196,7 @@ class RewardComputer:
             return "learned"
         if self.true_reward_forced or self._before == BeforeFirstReward.ENVIRONMENT:
             return "environment"
-        return "before"
+        return "before_first_reward"
 
     @property
     def active_version(self) -> int:
@@ -225,7 +225,7 @@ class RewardComputer:
         if self.source == "environment":
             return None
         reward = self.reward
-        if self.source == "before" or reward is None:
+        if self.source == "before_first_reward" or reward is None:
             if self._before == BeforeFirstReward.ENTROPY:
                 observations, _, _ = windows(1)
                 return self._bonus(observations)
@@ -242,10 +242,10 @@ class RewardComputer:
     def set_reward(self, reward: WindowReward | AnyReward, *, version: int | None = None) -> None:
         """Use one fixed reward from the next step on; see `FeedbackVecEnv.set_reward`."""
         self._use(reward, self.version + 1 if version is None else version)
-        self.reader = None
+        self.published = None
 
     def follow(self, rewards: Path | str | PublishedReward, *, announce: bool) -> None:
-        """Use the newest of published rewards, here and at each `refresh`.
+        """Use the newest of published rewards, here and at each `switch_to_newest`.
 
         With `announce`, the environment's spaces are written there, for the program that fits
         rewards.
@@ -253,28 +253,30 @@ class RewardComputer:
         if not isinstance(rewards, PublishedReward):
             rewards = PublishedReward(rewards)
             rewards.refresh()
-        self.reader = rewards
-        self.refresh()
+        self.published = rewards
+        self.switch_to_newest()
         if announce:
             write_spaces(rewards.synced, self.space, self._spaces[1])
         if not rewards.watched:
-            self._watched = rewards.watch()  # last, so that no thread is left after an error
+            self._watch_to_close = rewards.watch()  # last, so that no thread is left after an error
 
-    def refresh(self, *, wait: bool = False) -> bool:
+    def switch_to_newest(self, *, wait: bool = False) -> bool:
         """Switch to the newest reward, see `FeedbackControls`; one of other spaces is refused."""
-        reader = self.reader
-        if reader is None:
+        published = self.published
+        if published is None:
             return False
-        _ = reader.refresh() if wait else reader.switch()
-        if reader.reward is None or (self.reward is not None and self.version == reader.version):
+        _ = published.refresh() if wait else published.switch()
+        if published.reward is None:
             return False
-        self._use(reader.reward, reader.version)
+        if self.reward is not None and self.version == published.version:
+            return False
+        self._use(published.reward, published.version)
         return True
 
     def snapshot(self) -> dict[str, Any]:
         """Return which reward is in use, and the state of the bonus, for `restore`."""
         return {
-            "source": None if self.reader is None else self.reader.snapshot(),
+            "source": None if self.published is None else self.published.snapshot(),
             "bonus": self._bonus.snapshot(),
             "true_reward_forced": self.true_reward_forced,
         }
@@ -283,17 +285,17 @@ class RewardComputer:
         """Use the published reward that was in use, whatever was published since."""
         self._bonus.restore(snapshot["bonus"])
         self.true_reward_forced = bool(snapshot["true_reward_forced"])
-        if self.reader is not None:
-            self.reader.restore(snapshot["source"])
+        if self.published is not None:
+            self.published.restore(snapshot["source"])
             self.reward = None
             self.version = 0
-            if self.reader.reward is not None:
-                self._use(self.reader.reward, self.reader.version)
+            if self.published.reward is not None:
+                self._use(self.published.reward, self.published.version)
 
     def close(self, seconds: float) -> None:
-        """Stop the thread that watches a reader, within so many seconds."""
-        if self._watched is not None:
-            self._watched.close(seconds)
+        """Stop the thread that `follow` started, within so many seconds."""
+        if self._watch_to_close is not None:
+            self._watch_to_close.close(seconds)
 
     def _use(self, reward: WindowReward | AnyReward, version: int) -> None:
         self.reward = for_spaces(reward, self.space, self._spaces[1])

@@ -16,7 +16,8 @@ from sqlalchemy.orm import Session
 
 from preferl.data.comparisons import Comparisons
 from preferl.data.episodes import Episodes
-from preferl.data.segments import Segments, cut
+from preferl.data.segment_sampling import cut
+from preferl.data.segments import Segments
 from preferl.data.sources.drlhp import load_drlhp_preferences
 from preferl.data.sources.labels import Crossing, load_labels
 from preferl.errors import DataError

@@ -9,7 +9,7 @@ import torch
 from helpers.point_walks import point_walks
 from preferl.evaluation import evaluate_policy
 from preferl.offline import DecisionTransformer, DTConfig
-from preferl.offline.decision_transformer.networks import Critics, regularise, window_targets
+from preferl.offline.decision_transformer.critics import Critics, regularise, window_targets
 from preferl.offline.learner_configs import DTRConfig
 from preferl.testing import PointWorld
 

@@ -23,7 +23,7 @@ from preferl.feedback import (
     logit_variance,
     probability_variance,
 )
-from preferl.feedback.sampling import (
+from preferl.feedback.pair_sampling import (
     distinct_windows,
     farthest_first,
     label_variance,

@@ -12,7 +12,7 @@ from preferl.errors import DataError
 from preferl.feedback import AnswerFilter, PseudoLabels, ScriptedTeacher
 from preferl.models import MLPReward, MLPRewardConfig
 from preferl.online import OnlineConfig, learn_from_preferences
-from preferl.online.answers import prepare_answers
+from preferl.online.run_answers import prepare_answers
 from preferl.testing import make_comparisons, make_episodes
 from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
 from preferl.training import RewardFunction, RewardTrainer, RewardTrainerConfig
@@ -144,7 +144,7 @@ def test_a_run_uses_what_its_settings_name(caplog):
         exploration_bonus=0.5,
         bonus_decay=1e-3,
     )
-    with caplog.at_level(logging.INFO, "preferl.online.answers"):
+    with caplog.at_level(logging.INFO, "preferl.online.run_answers"):
         report = learn_from_preferences(config)
     first, *later = [one.args for one in caplog.records if "Before the fit" in one.message]
     assert first[0] == first[2] == first[3] == 0

@@ -16,7 +16,7 @@ from preferl.annotate.pages import page
 from preferl.annotate.progress import media_url, plural
 from preferl.annotate.sessions import Administering, Watching, form_csrf, store_of
 from preferl.errors import FeedbackError
-from preferl.store.answers import MOST_COUNTED, GivenAnswer, Show
+from preferl.store.given_answers import MOST_COUNTED, GivenAnswer, Show
 from preferl.store.schema import Annotator, Query as StoredQuery
 from preferl.store.store import Store
 

@@ -48,7 +48,7 @@ class Study:
         return self.store.answers.correct(self.project, answer, by=by, key=key, kind=kind)
 
     def publish(self, version, predicted=None):
-        self.store.reports.publish_reward(self.project, version, answers=4, predicted=predicted)
+        self.store.reports.announce_reward(self.project, version, answers=4, predicted=predicted)
 
     def needed(self):
         """How many answers the first query still needs."""

@@ -18,9 +18,9 @@ from preferl.data.sources.labels import load_labels
 from preferl.data.validation import TRAIN, validation_split
 from preferl.errors import DataError, FeedbackError
 from preferl.feedback.instant import InstantFeedback
+from preferl.feedback.pair_sampling import entropy, logit_variance
 from preferl.feedback.preparations import FitContext, Preparation
 from preferl.feedback.protocols import Feedback
-from preferl.feedback.sampling import entropy, logit_variance
 from preferl.online.configs import OnlineConfig
 from preferl.printing import get_logger
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray

@@ -12,7 +12,8 @@ from preferl.data import Segments, save_comparisons, save_episodes
 from preferl.data.validation import TRAIN, VALIDATION
 from preferl.feedback import InstantFeedback, Likelihood
 from preferl.online import OnlineConfig
-from preferl.online.answers import (
+from preferl.online.configs import WarmStartConfig
+from preferl.online.run_answers import (
     all_answers,
     given_answers,
     load_warm_start,
@@ -20,7 +21,6 @@ from preferl.online.answers import (
     query_metrics,
     split_answers,
 )
-from preferl.online.configs import WarmStartConfig
 from preferl.store import Store, StoredFeedback
 from preferl.store.clips import clip_ids
 from preferl.testing import make_comparisons, make_episodes

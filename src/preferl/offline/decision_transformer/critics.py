@@ -1,64 +1,22 @@
-"""The pixel encoder and critics of a Decision Transformer, and its losses.
+"""The critics of a Decision Transformer, which regularise its policy.
 
-The critics draw its policy towards actions of higher value: Tu et al. 2025, "In-Dataset Trajectory
+They draw the policy towards actions of higher value: Tu et al. 2025, "In-Dataset Trajectory
 Return Regularization for Offline Preference-based Reinforcement Learning" (DTR), which builds on QT
 (Hu et al. 2024).
 """
 
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import Any, Final, Literal, final
+from typing import final
 
 import torch
-import torch.nn.functional as F
-from gymnasium import spaces
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from preferl.functional.value import soft_update
 from preferl.models.blocks import Perceptrons
-from preferl.models.cnn import convolutions, initialise
-from preferl.models.encoders import PictureEncoder
-from preferl.offline.learner_configs import ActionLoss, DTRConfig, PixelEncoderConfig
+from preferl.offline.learner_configs import DTRConfig
 from preferl.training.distributed import ALONE, World
-
-LEAST_SQUARE: Final = 1e-6  # of an action's number, else one that is fitted exactly outweighs all
-ACTIONS: Final = "actions"  # the engine that equals `hugging_face.plain_actions`
-
-Loss = ActionLoss | Literal["choices"]
-
-
-@final
-class PixelEncoder(nn.Module):
-    """Encodes pictures `[..., *obs]` (bytes) as features `[..., F]`, as a `CNNReward` does.
-
-    >>> import numpy as np
-    >>> pictures = spaces.Box(0, 255, (3, 20, 20), np.uint8)
-    >>> encoder = PixelEncoder(pictures, PixelEncoderConfig(), torch.Generator())
-    >>> encoder(torch.zeros(2, 5, 3, 20, 20, dtype=torch.uint8)).shape
-    torch.Size([2, 5, 64])
-    """
-
-    def __init__(
-        self, space: spaces.Space[Any], config: PixelEncoderConfig, generator: torch.Generator
-    ) -> None:
-        super().__init__()
-        self.size = config.size
-        self._encoder = PictureEncoder(
-            space, spaces.Discrete(2), channels=config.channels, use_actions=False
-        )
-        self.convolutions, flat = convolutions(self._encoder.size, config.network())
-        self.dense = nn.utils.skip_init(nn.Linear, flat, config.size)
-        initialise(self, generator)
-
-    def forward(self, pictures: Tensor) -> Tensor:
-        """Encode each picture."""
-        batch = pictures.ndim - len(self._encoder.observation_space.shape or ())
-        planes = self._encoder.planes(pictures.flatten(0, batch - 1))
-        features: Tensor = self.dense(
-            self.convolutions(planes).flatten(1)
-        )  # [R, F * h * w] to [R, F]
-        return features.view(*pictures.shape[:batch], self.size)
 
 
 @final
@@ -153,27 +111,3 @@ def regularise(
     mean = world.mean(values.detach().mean(), steps)
     metrics = {"critic_loss": critic_loss.detach(), "q": mean}
     return critic_loss, -weight * world.mean(policy_values.mean(), steps) / size, metrics
-
-
-def action_loss(
-    predicted: Tensor, actions: Tensor, mask: Tensor, loss: Loss = "squares", world: World = ALONE
-) -> Tensor:
-    """Compute the loss of predicted actions `[B, H, A]` over real steps, where `mask [B, H]` is 1.
-
-    For `"choices"`, it is the cross-entropy in nats of logits and one-hot actions; `DTConfig`
-    describes the others. The mean is over the steps of all processes of `world`.
-
-    >>> action_loss(torch.tensor([[[9.0], [3.0]]]), torch.zeros(1, 2, 1), torch.tensor([[0, 1]]))
-    tensor(9.)
-    """
-    real = mask.bool()
-    predicted = predicted[real]
-    actions = actions[real]
-    steps = real.sum()
-    match loss:
-        case "choices":
-            return world.mean(F.cross_entropy(predicted, actions.argmax(-1)), steps)
-        case "gaussian":
-            squares = world.mean((predicted - actions).square().mean(0), steps)
-            return (squares + LEAST_SQUARE).log().mean() / 2
-    return world.mean(F.mse_loss(predicted, actions), steps)

@@ -51,7 +51,7 @@ def test_lists_and_people_filter(study, answered, owner):
     assert differing
     queries = [given[number].query.id for number in differing]
     assert queries == sorted(queries, reverse=True)
-    study.store.reports.publish_reward(
+    study.store.reports.announce_reward(
         study.project.id, 1, answers=8, predicted=dict.fromkeys(answered, 0.9)
     )
     page = owner.get("/admin/answers?show=surprising")
