@@ -145,9 +145,8 @@ def ratings_of(episodes: Episodes) -> Ratings:
         segments=whole_episodes(episodes),
         clip=np.arange(count),
         annotator=np.zeros(count, np.int64),
-        rating=1.0 + rank * 5 // count,
-        outcome=np.full(count, np.nan),
-        rated_at=np.zeros(count),
+        value=1 + rank * 5 // count,
+        is_outcome=np.zeros(count, bool),
     )
 
 

@@ -43,7 +43,7 @@ def test_ratings_alone_are_fitted(labels, tmp_path, capsys, source):
     fit = json.loads((out / "result.json").read_text())["fit"]
     assert fit["pairs"] == 0
     assert (fit["ratings"]["ratings"], fit["ratings"]["outcomes"]) == (12, 5)
-    assert np.shape(fit["ratings"]["thresholds"]) == (3, 1, 4)
+    assert np.shape(fit["ratings"]["thresholds"]) == (3, 1, 5)
 
 
 def test_ratings_are_left_out_if_they_are_ignored(labels, tmp_path, capsys):

@@ -16,9 +16,8 @@ def ratings():
         segments=random_segments(3, 4, seed=0),
         clip=np.array([0, 0, 2]),
         annotator=np.array([0, 1, 0]),
-        rating=np.array([5.0, np.nan, 1.0]),
-        outcome=np.array([1.0, 0.0, np.nan]),
-        rated_at=np.zeros(3),
+        value=np.array([5, 0, 1]),
+        is_outcome=np.array([False, True, False]),
     )
 
 
@@ -27,16 +26,31 @@ def ratings():
     [
         ("clip", [0, 0, 3]),
         ("clip", [0, 0, -1]),
-        ("annotator", [0, 0, 0]),
+        ("clip", [0.0, 0.0, 2.0]),
         ("annotator", [0, -1, 0]),
-        ("rating", [6.0, 1.0, 1.0]),
-        ("rating", [2.5, 1.0, 1.0]),
-        ("outcome", [0.5, 1.0, 1.0]),
-        ("outcome", [1.0, np.nan, 1.0]),
-        ("rated_at", [0.0]),
+        ("value", [6, 0, 1]),
+        ("value", [2.5, 0.0, 1.0]),
+        ("value", [5, 2, 1]),
+        ("value", [np.nan, 0.0, 1.0]),
+        ("is_outcome", [0, 1, 0]),
+        ("is_outcome", [True]),
     ],
 )
 def test_columns_that_mean_nothing_are_refused(ratings, column, values):
     assert len(ratings) == 3
     with pytest.raises(DataError, match=r"Ratings|expected"):
         replace(ratings, **{column: np.array(values)})
+
+
+def test_one_rating_and_one_outcome_of_an_annotator_for_a_clip(ratings):
+    alone = np.zeros(3, int)
+    with pytest.raises(DataError, match="got two"):
+        replace(ratings, annotator=alone, value=alone + 1, is_outcome=alone > 0)
+    assert len(replace(ratings, annotator=alone)) == 3
+
+
+def test_unrated_clips_are_left_out(ratings):
+    compact = ratings.compact()
+    assert (len(compact.segments), compact.clip.tolist()) == (2, [0, 0, 1])
+    expected = ratings.segments[ratings.clip].actions
+    np.testing.assert_array_equal(compact.segments[compact.clip].actions, expected)

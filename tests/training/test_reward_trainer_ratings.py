@@ -29,11 +29,17 @@ def clips(rng: np.random.Generator, count: int) -> Segments:
 
 
 def rated(segments: Segments, rating: np.ndarray, outcome: np.ndarray | None = None) -> Ratings:
-    """Ratings of all clips by one person each, and perhaps outcomes."""
-    count = len(segments)
-    outcome = np.full(count, NAN) if outcome is None else outcome
-    rows = np.arange(count)
-    return Ratings(segments, rows, np.zeros(count, int), rating, outcome, np.zeros(count))
+    """One person's ratings of all clips, and perhaps outcomes; NaN where there is none."""
+    outcome = np.full(len(segments), NAN) if outcome is None else outcome
+    values = np.append(rating, outcome)
+    given = np.flatnonzero(~np.isnan(values))
+    return Ratings(
+        segments,
+        clip=given % len(segments),
+        annotator=np.zeros(len(given), int),
+        value=values[given],
+        is_outcome=given >= len(segments),
+    )
 
 
 def quintiles(segments: Segments) -> np.ndarray:
@@ -67,8 +73,8 @@ def test_a_reward_of_ratings_alone_ranks_clips_and_a_shuffled_one_does_not(rng, 
     assert abs(agreement[1]) < 0.7
     assert (report.pairs, report.decided, report.held_out_accuracy) == (0, 0, None)
     assert report.ratings.held_out > 100, "a third is out of each of three bags"
-    assert len(report.ratings.thresholds) == len(report.ratings.outcome_thresholds) == 3
-    assert all(np.all(np.diff(of_member[0]) > 0) for of_member in report.ratings.thresholds)
+    assert np.shape(report.ratings.thresholds) == (3, 1, 5)
+    assert (np.diff(np.array(report.ratings.thresholds)[..., :4]) > 0).all()
 
 
 def test_agreement_with_out_of_bag_ratings_shows_whether_the_fit_learned(rng):
@@ -97,8 +103,7 @@ def test_an_answer_of_either_kind_weighs_one_answer(rng):
     preference = torch.from_numpy(comparisons.preference)
     of_pairs = preference_loss(pairs[..., 0] - pairs[..., 1], preference, noise=0.2) * 20
     scores = scores_of(model, whole)[:, [0, 2, 0, 1]]
-    first, _, third, fourth = report.ratings.thresholds[0][0]
-    ((goal,),) = report.ratings.outcome_thresholds
+    first, _, third, fourth, goal = report.ratings.thresholds[0][0]
     inf = float("inf")
     lower = torch.tensor([-inf, third, goal, -inf])
     upper = torch.tensor([first, fourth, inf, goal])
@@ -126,9 +131,8 @@ def test_thresholds_of_each_annotator_show_who_is_strict(rng):
         segments,
         clip=np.tile(np.arange(120), 2),
         annotator=np.repeat([0, 1], 120),
-        rating=np.append(generous, strict),
-        outcome=np.full(240, NAN),
-        rated_at=np.zeros(240),
+        value=np.append(generous, strict),
+        is_outcome=np.zeros(240, bool),
     )
     losses = []
     for whose in ("annotator", "shared"):
@@ -158,7 +162,7 @@ def test_a_stopped_fit_goes_on_to_the_same_thresholds(tmp_path, rng):
     with pytest.raises(KeyboardInterrupt):
         fit(ratings, on_epoch=stop, checkpoints=checkpoints)
     with pytest.raises(CheckpointError, match="answers of the run"):
-        fit(replace(ratings, rating=ratings.rating[::-1]), checkpoints=checkpoints)
+        fit(replace(ratings, value=ratings.value[::-1]), checkpoints=checkpoints)
     model, report = fit(ratings, checkpoints=checkpoints)
     expected_model, expected = fit(ratings)
     assert report.ratings == expected.ratings

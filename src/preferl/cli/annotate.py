@@ -976,8 +976,9 @@ def annotate_report(config: LabelReportConfig) -> None:
     grids: tuple[Grid, ...] = (_progress(numbers), _agreement(numbers), people_table(numbers))
     if numbers["models"]:
         grids = (*grids, _models(numbers))
-    if numbers["ratings"]["people"]:
-        grids = (*grids, _ratings(numbers), _raters(numbers))
+    for kind, report in numbers["ratings"].items():
+        if report["count"]:
+            grids = (*grids, *_ratings(kind, report))
     for grid in grids:
         print_table(*grid)
     for line in _remarks(numbers):
@@ -1076,36 +1077,24 @@ def _models(numbers: dict[str, Any]) -> Grid:
     return "How models agree with people", rows, heads
 
 
-def _ratings(numbers: dict[str, Any]) -> Grid:
-    ratings = numbers["ratings"]
-    counts = (f"{count:,} of {value}" for value, count in enumerate(ratings["counts"], 1))
+def _ratings(kind: str, report: dict[str, Any]) -> tuple[Grid, Grid]:
+    """Return tables of the ratings or outcomes of clips, and of the people who gave them."""
+    values = ("failure", "success") if kind == "outcomes" else range(1, 6)
+    counts = (
+        f"{count:,} of {value}" for count, value in zip(report["counts"], values, strict=True)
+    )
     rows = (
-        ("clips with a rating or an outcome", f"{ratings['clips']:,}"),
-        ("ratings, 5 is best", f"{ratings['ratings']:,}: {', '.join(counts)}"),
-        *_agreement_rows(
-            ratings["rating_agreement"], "clips with two or more ratings", "their ratings"
-        ),
-        ("outcomes", f"{ratings['outcomes']:,}"),
-        ("of these, success", _percent(ratings["success"])),
-        *_agreement_rows(
-            ratings["outcome_agreement"], "clips with two or more outcomes", "their outcomes"
-        ),
+        (kind, f"{report['count']:,}: {', '.join(counts)}"),
+        ("mean", cell(report["mean"], ".2f")),
+        ("clips that have any", f"{report['clips']:,}"),
+        *_agreement_rows(report["agreement"], f"clips with two or more {kind}", f"their {kind}"),
     )
-    return "Ratings and outcomes of clips", rows, ()
-
-
-def _raters(numbers: dict[str, Any]) -> Grid:
-    rows = tuple(
-        (
-            str(person["name"]),
-            f"{person['ratings']:,}",
-            cell(person["mean"], ".1f"),
-            f"{person['outcomes']:,}",
-            _percent(person["success"]),
-        )
-        for person in numbers["ratings"]["people"]
+    people = tuple(
+        (str(person["name"]), f"{person['count']:,}", cell(person["mean"], ".2f"))
+        for person in report["people"]
     )
-    return "Who rates clips", rows, ("name", "ratings", "mean", "outcomes", "success")
+    heads = ("name", kind, "mean")
+    return (f"{kind.title()} of clips", rows, ()), (f"Who gives {kind}", people, heads)
 
 
 def people_table(numbers: dict[str, Any]) -> Grid:

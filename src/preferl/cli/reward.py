@@ -178,9 +178,8 @@ def reward_fit(config: FitConfig) -> None:
         fit()
         return
     if ratings is not None:
-        rated = int(np.isfinite(ratings.rating).sum())
-        outcomes = int(np.isfinite(ratings.outcome).sum())
-        echo(f"{rated:,} ratings and {outcomes:,} outcomes of single clips.")
+        outcomes = int(ratings.is_outcome.sum())
+        echo(f"{len(ratings) - outcomes:,} ratings and {outcomes:,} outcomes of single clips.")
     report, folder = _fitted_run(config, episodes, comparisons, labels, fit, checkpoints)
     if config.publish:
         _publish(config, report, folder.path("reward"))

@@ -1,21 +1,26 @@
 """Records ratings and outcomes of single clips, and changes, undoes and reads them."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, final
+from typing import Any, Final, NamedTuple, final
 
 import numpy as np
-from sqlalchemy import Select, exists, or_, select
+from sqlalchemy import exists, or_, select
 from sqlalchemy.orm import Session, aliased
 
-from preferl.data.ratings import Ratings
+from preferl.data.ratings import OUTCOMES, RATINGS, Ratings
 from preferl.data.segments import Segments
 from preferl.errors import FeedbackError, require_one_of
-from preferl.shapes import FloatArray
+from preferl.shapes import Array
 from preferl.store.clips import ClipStore
 from preferl.store.database import Database, clock, rows_among
 from preferl.store.quality.rating_report import RatingReport, rating_report
 from preferl.store.queue import answering_person, recording
 from preferl.store.schema import HIGHEST_RATING, Annotator, Outcome, Query, Rating
+
+VALUES: Final = np.dtype(
+    [("clip", "U32"), ("annotator", "i8"), ("value", "i8"), ("is_outcome", "?")]
+)
+"""A rating or an outcome: names and numbers of clips and people are those of the store."""
 
 _later = aliased(Rating)
 LATEST = ~exists().where(
@@ -144,7 +149,8 @@ class GivenRatings:
     def current(self, project_id: int) -> list[Rating]:
         """Return the current ratings and outcomes, oldest first, without empty rows."""
         is_given = or_(Rating.rating.is_not(None), Rating.outcome.is_not(None))
-        return self._database.all(current_ratings(project_id).where(is_given))
+        rows = select(Rating).where(Rating.project_id == project_id, LATEST, is_given)
+        return self._database.all(rows.order_by(Rating.id))
 
     def table(self, project_id: int) -> Ratings:
         """Return the current ratings and outcomes with the clips' steps, for fitting a reward.
@@ -156,28 +162,34 @@ class GivenRatings:
         names = sorted({row.clip_id for row in rows})
         return ratings_among(rows, names, self._clips.segments(project_id, names))
 
-    def report(self, project_id: int, rng: np.random.Generator) -> RatingReport:
+    def report(self, project_id: int, rng: np.random.Generator) -> dict[str, RatingReport]:
         """Return how people rate the clips of a project.
 
-        `rng` draws the resamples that intervals are computed from.
+        `rng` draws the resamples that intervals are computed from. There is a report on
+        `"ratings"`, and one on `"outcomes"`.
         """
-        rows = self.current(project_id)
-        people = select(Annotator.id, Annotator.name).where(Annotator.project_id == project_id)
-        rows_of_people = self._database.rows(people.order_by(Annotator.id))
-        names = {number: name for number, name in rows_of_people}  # noqa: C416 (typed rows)
-        return rating_report(
-            np.unique([row.clip_id for row in rows], return_inverse=True)[1],
-            np.searchsorted([*names], [row.annotator_id for row in rows]),
-            rating_numbers(rows),
-            outcome_numbers(rows),
-            names=[*names.values()],
-            rng=rng,
-        )
+        values = values_of(self.current(project_id))
+        people = self._database.all(select(Annotator).where(Annotator.project_id == project_id))
+        names = {person.id: person.name for person in people}
+        reports = {}
+        for kind, scale in {"ratings": RATINGS, "outcomes": OUTCOMES}.items():
+            given = values[values["is_outcome"] == (kind == "outcomes")]
+            columns = (given["clip"], given["annotator"], given["value"])
+            reports[kind] = rating_report(*columns, scale=scale, names=names, rng=rng)
+        return reports
 
 
-def current_ratings(project_id: int) -> Select[Rating]:
-    """SQL: the latest row of each person about each clip of a project, oldest first."""
-    return select(Rating).where(Rating.project_id == project_id, LATEST).order_by(Rating.id)
+def values_of(rows: Sequence[Rating]) -> Array:
+    """Return `[R]` values with the columns of `VALUES`: all ratings of rows, then all outcomes."""
+    values = [
+        (row.clip_id, row.annotator_id, row.rating, False) for row in rows if row.rating is not None
+    ]
+    values += [
+        (row.clip_id, row.annotator_id, row.outcome == "success", True)
+        for row in rows
+        if row.outcome is not None
+    ]
+    return np.array(values, VALUES)
 
 
 def ratings_among(rows: Sequence[Rating], names: Sequence[str], segments: Segments) -> Ratings:
@@ -185,25 +197,14 @@ def ratings_among(rows: Sequence[Rating], names: Sequence[str], segments: Segmen
 
     `segments` are the rated clips. `names` are the names of these clips, sorted.
     """
+    values = values_of(rows)
     return Ratings(
         segments=segments,
-        clip=np.searchsorted(names, [row.clip_id for row in rows]),
-        annotator=np.unique([row.annotator_id for row in rows], return_inverse=True)[1],
-        rating=rating_numbers(rows),
-        outcome=outcome_numbers(rows),
-        rated_at=np.array([row.rated_at for row in rows], np.float64),
+        clip=np.searchsorted(names, values["clip"]),
+        annotator=np.unique(values["annotator"], return_inverse=True)[1],
+        value=values["value"],
+        is_outcome=values["is_outcome"],
     )
-
-
-def rating_numbers(rows: Sequence[Rating]) -> FloatArray:
-    """`[R]` the ratings of rows, NaN where there is none."""
-    return np.array([row.rating for row in rows], np.float64)  # None is NaN
-
-
-def outcome_numbers(rows: Sequence[Rating]) -> FloatArray:
-    """`[R]` the outcomes of rows: 1 for success, 0 for failure, NaN where there is none."""
-    numbers = {"success": 1.0, "failure": 0.0, None: np.nan}
-    return np.array([numbers[row.outcome] for row in rows], np.float64)
 
 
 def _add(session: Session, **columns: Any) -> RecordedRating:

@@ -14,7 +14,15 @@ from preferl.data.comparisons import Comparisons
 from preferl.data.segments import Segments
 from preferl.models.base import RewardModel
 from preferl.models.spaces import check_spaces
-from preferl.shapes import Array, BoolArray, Observations, leaves, map_observations
+from preferl.shapes import (
+    Array,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Observations,
+    leaves,
+    map_observations,
+)
 
 
 def to_tensor(array: Array, device: torch.device | str, *, exact: bool = False) -> Tensor:
@@ -209,8 +217,8 @@ class Answers:
     A weight is the answer's weight times the member's bootstrap count. `annotator` holds `[P]` rows
     of a table of people, or None if they are unknown. `soft` is `[P]` true for soft labels, which
     are fitted without noise (`Comparisons.soft`), or None if there are none. `level` is None unless
-    ratings follow the comparisons: then its `[P]` numbers are -1 for comparisons, and the levels of
-    `RatedClips` for ratings. The preference of a rating is NaN, and its pair names its clip twice.
+    ratings follow the comparisons: then its `[P]` numbers are -1 for comparisons, and places of
+    `bound_places` for ratings. The preference of a rating is NaN; its pair names its clip twice.
     """
 
     pairs: Tensor
@@ -253,18 +261,19 @@ class Answers:
         weight = self.weight[:, rows]
         return type(self)(self.pairs[rows], preference, weight, annotator, soft, level)
 
-    def with_ratings(self, clip: Tensor, level: Tensor, weight: Tensor) -> Self:
-        """Append ratings of clips `[Q]`: levels `[Q]`, weights `[E, Q]`, and unknown annotators."""
+    def with_ratings(self, clip: IntArray, level: IntArray, weight: FloatArray) -> Self:
+        """Append ratings of clips `[R]`: levels `[R]`, weights `[E, R]`, and unknown annotators."""
         added = len(clip)
+        device = self.pairs.device
         annotator = self.annotator
         soft = self.soft
         return type(self)(
-            torch.cat([self.pairs, clip[:, None].expand(-1, 2)]),
+            torch.cat([self.pairs, to_tensor(clip, device)[:, None].expand(-1, 2)]),
             F.pad(self.preference, (0, added), value=torch.nan),
-            torch.cat([self.weight, weight], dim=1),
+            torch.cat([self.weight, to_tensor(weight, device)], dim=1),
             None if annotator is None else F.pad(annotator, (0, added), value=-1),
             None if soft is None else F.pad(soft, (0, added)),
-            F.pad(level, (len(self), 0), value=-1),
+            F.pad(to_tensor(level, device), (len(self), 0), value=-1),
         )
 
     def repeated(self, times: int) -> Self:

@@ -21,9 +21,8 @@ class RatingFit:
     Attributes:
         ratings: number of ratings trained on.
         outcomes: number of outcomes trained on.
-        thresholds: `[E][A][4]` thresholds of ratings of each member and annotator, on the scale of
-            scores; one annotator where all share them.
-        outcome_thresholds: `[E][A]` likewise of outcomes.
+        thresholds: `[E][A][5]` thresholds of each member and annotator, on the scale of scores: the
+            four of ratings, then that of outcomes; one annotator where all share them.
         held_out: number of ratings and outcomes that a member's bootstrap left out.
         loss: mean loss of these under the members that did not learn from them; None without any.
         rating_tau: rank agreement of these ratings and their predictions, Kendall's tau-b from -1
@@ -34,7 +33,6 @@ class RatingFit:
     ratings: int
     outcomes: int
     thresholds: list[list[list[float]]]
-    outcome_thresholds: list[list[float]]
     held_out: int = 0
     loss: float | None = None
     rating_tau: float | None = None

@@ -55,7 +55,6 @@ from preferl.training.batches import (
     crop_pairs,
     draw_crops,
     gather_windows,
-    to_tensor,
     validation_batch,
 )
 from preferl.training.calibration import (
@@ -76,7 +75,7 @@ from preferl.training.configs import RewardTrainerConfig, require_validation, us
 from preferl.training.distributed import ALONE, World
 from preferl.training.fit_report import FitReport, RatingFit, Validation
 from preferl.training.recorded import RecordedUpdate
-from preferl.training.thresholds import BOUNDS, RatedClips, Thresholds
+from preferl.training.thresholds import Thresholds, bound_places
 
 OnEpoch = Callable[[int, dict[str, float]], None]
 """Called after each epoch with its number, from 1, and its metrics."""
@@ -197,7 +196,7 @@ class FitData:
     """
 
     train: Comparisons
-    rated: RatedClips | None
+    rated: Ratings | None
     validation: Comparisons | None
     pairs: int
     epochs: int
@@ -335,8 +334,7 @@ class RewardTrainer:
             train = _answered("comparisons to train on", train)
         else:
             train = train[train.answered].compact()
-            shared = self.config.thresholds == "shared"
-            rated = RatedClips.of(ratings, shared=shared)
+            rated = ratings.compact()
         if validation is not None:
             validation = _answered("validation comparisons", validation)
         places = np.arange(len(train)) if places is None else places
@@ -354,7 +352,7 @@ class RewardTrainer:
             return self._run(data, on_epoch, checkpoints)
 
     def _require_fitting(
-        self, train: Comparisons, validation: Comparisons | None, rated: RatedClips | None
+        self, train: Comparisons, validation: Comparisons | None, rated: Ratings | None
     ) -> None:
         """Raise `ConfigError` for clips that are too long, or missing answers to validate on."""
         parts = (train, validation, rated)
@@ -381,7 +379,7 @@ class RewardTrainer:
         self,
         train: Comparisons,
         validation: Comparisons | None,
-        rated: RatedClips | None,
+        rated: Ratings | None,
         places: IntArray,
         epochs: int,
     ) -> FitData:
@@ -398,8 +396,8 @@ class RewardTrainer:
         bootstrap = self.bootstrap(int(places.max(initial=-1)) + 1)[:, places]
         bootstrap = np.where(places < 0, 1.0, bootstrap)
         if rated is not None:
-            rows = int(rated.row.max()) + 1
-            own = self.bootstrap(rows, stream=RATINGS_STREAM)[:, rated.row]
+            clips = len(rated.segments)
+            own = self.bootstrap(clips, stream=RATINGS_STREAM)[:, rated.clip]
             bootstrap = np.concatenate([bootstrap, own], axis=1)
         bootstrap = np.where(bootstrap.any(1, keepdims=True), bootstrap, 1.0)  # of few answers
         windows = self._windows(train, rated)
@@ -409,16 +407,15 @@ class RewardTrainer:
             answers = Answers.of(train, counts[:, : len(train)], device, soft)
             if rated is None:
                 return answers
-            clip = torch.from_numpy(rated.clip + len(train.segments))
-            level = torch.from_numpy(rated.level)
-            weight = to_tensor(counts[:, len(train) :], device)
-            return answers.with_ratings(clip.to(device), level.to(device), weight)
+            level = bound_places(rated, shared=self.config.thresholds == "shared")
+            clip = rated.clip + len(train.segments)
+            return answers.with_ratings(clip, level, counts[:, len(train) :])
 
         answers = weighted(bootstrap)
         out_of_bag = weighted((bootstrap == 0).astype(np.float64))
-        if rated is not None:
+        if answers.level is not None:
             scores = self._logits(windows, answers)[:, len(train) :]
-            self.thresholds.begin(torch.from_numpy(rated.level).to(device), scores)
+            self.thresholds.begin(answers.level[len(train) :], scores)
         whose = None if answers.annotator is None else answers.annotator.cpu().numpy()
         self.trust.begin(whose, self.model.members, wanted=self.config.trust)
         given = np.append(places >= 0, np.ones(len(answers) - len(train), bool))
@@ -437,7 +434,7 @@ class RewardTrainer:
             seed=seed,
         )
 
-    def _windows(self, train: Comparisons, rated: RatedClips | None) -> AnyWindows:
+    def _windows(self, train: Comparisons, rated: Ratings | None) -> AnyWindows:
         """Put the clips on the device.
 
         Input statistics are those of compared clips, or of rated clips if nothing was compared.
@@ -802,33 +799,31 @@ class RewardTrainer:
         """Report the thresholds, and how well members predict out-of-bag ratings."""
         if data.rated is None:
             return None
-        is_rating = data.rated.is_rating
-        of_ratings, of_outcomes = self.thresholds.to_lists()
+        is_outcome = data.rated.is_outcome
         report = RatingFit(
-            ratings=int(is_rating.sum()),
-            outcomes=int((~is_rating).sum()),
-            thresholds=of_ratings,
-            outcome_thresholds=of_outcomes,
+            ratings=int((~is_outcome).sum()),
+            outcomes=int(is_outcome.sum()),
+            thresholds=self.thresholds.table().cpu().double().numpy().round(6).tolist(),
         )
         if data.out_of_bag is None:
             return report
         answers = data.out_of_bag[1][slice(len(data.train), None)]
         votes = answers.weight > 0
         seen = votes.any(0).cpu().numpy()
-        if not seen.any():
+        level = answers.level
+        if level is None or not seen.any():
             return report
         scores = self._logits(data.windows, answers, world=self.world)
-        level = torch.from_numpy(data.rated.level).to(self.model.device)
         losses = self.thresholds.loss(scores, level, noise=self.noise)
         expected = self.thresholds.expected(scores, level)
         predicted = ((expected * votes).sum(0) / votes.sum(0)).cpu().numpy()
-        levels = data.rated.level % BOUNDS
+        given = data.rated.value
         return replace(
             report,
             held_out=int(seen.sum()),
             loss=float(losses[votes].mean()),
-            rating_tau=_rank_agreement(predicted, levels, seen & is_rating),
-            outcome_tau=_rank_agreement(predicted, levels, seen & ~is_rating),
+            rating_tau=_rank_agreement(predicted, given, seen & ~is_outcome),
+            outcome_tau=_rank_agreement(predicted, given, seen & is_outcome),
         )
 
     def _identity(self, data: FitData) -> dict[str, Any]:
@@ -1010,13 +1005,13 @@ def _accuracy(logits: Tensor, answers: Answers) -> float:
     return float(preference_accuracy(consensus[seen], answers.preference[seen]))
 
 
-def _rank_agreement(predicted: FloatArray, level: IntArray, rows: BoolArray) -> float | None:
-    """Compute Kendall's tau-b of some rows; None without two different levels or predictions."""
+def _rank_agreement(predicted: FloatArray, given: IntArray, rows: BoolArray) -> float | None:
+    """Compute Kendall's tau-b of some rows; None without two different values or predictions."""
     from scipy.stats import kendalltau
 
-    if len(np.unique(level[rows])) < 2:
+    if len(np.unique(given[rows])) < 2:
         return None
-    tau = float(kendalltau(predicted[rows], level[rows]).statistic)
+    tau = float(kendalltau(predicted[rows], given[rows]).statistic)
     return None if np.isnan(tau) else tau
 
 
@@ -1043,6 +1038,5 @@ def _digest(data: FitData) -> str:
     if data.rated is not None:
         clips = data.rated.segments
         columns = [*leaves(clips.observations), clips.actions, clips.start, clips.real]
-        columns += [data.rated.clip, data.rated.level]
-        digest.update(content_id(*columns).encode())
+        digest.update(content_id(*columns, *data.rated.arrays().values()).encode())
     return digest.hexdigest()

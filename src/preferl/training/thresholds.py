@@ -1,16 +1,14 @@
 """Thresholds between the levels of ratings and outcomes, fitted together with a reward."""
 
-from dataclasses import dataclass
-from typing import Final, Self, final
+from typing import Final, final
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from preferl.data.ratings import Ratings
-from preferl.data.segments import Segments
 from preferl.functional.ordinal import ordered_thresholds, rating_loss
-from preferl.shapes import BoolArray, FloatArray, IntArray
+from preferl.shapes import IntArray
 from preferl.training.fitted_numbers import FittedNumbers
 
 RATING_THRESHOLDS: Final = 4
@@ -24,39 +22,15 @@ BOUNDS: Final = 9
 inf. The lower bound of a rating `r` has place `r - 1`; the upper bound follows."""
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class RatedClips:
-    """Ratings and outcomes as `Q` answers, all ratings before all outcomes.
+def bound_places(ratings: Ratings, *, shared: bool) -> IntArray:
+    """Return `[R]` the place of each row's lower bound, see `BOUNDS`.
 
-    Attributes:
-        segments: the rated clips alone.
-        row: `[Q]` row of `Ratings`; a row with a rating and an outcome makes two answers.
-        clip: `[Q]` row of `segments`.
-        level: `[Q]` place of the answer's lower bound, see `BOUNDS`, plus `BOUNDS` for each person
-            before its own.
+    The places of each person follow those of the person before. If `shared`, all people have the
+    thresholds of the first.
     """
-
-    segments: Segments
-    row: IntArray
-    clip: IntArray
-    level: IntArray
-
-    @property
-    def is_rating(self) -> BoolArray:
-        """`[Q]` true for ratings, false for outcomes."""
-        return self.level % BOUNDS < FAILURE
-
-    @classmethod
-    def of(cls, ratings: Ratings, *, shared: bool) -> Self:
-        """Make answers of ratings; if `shared`, all people have the thresholds of the first."""
-        rated = np.flatnonzero(~np.isnan(ratings.rating))
-        judged = np.flatnonzero(~np.isnan(ratings.outcome))
-        level = np.append(ratings.rating[rated] - 1, FAILURE + ratings.outcome[judged])
-        row = np.append(rated, judged)
-        used, clip = np.unique(ratings.clip[row], return_inverse=True)
-        person = 0 if shared else ratings.annotator[row]
-        return cls(ratings.segments.select(used), row, clip, BOUNDS * person + level.astype(int))
+    place = np.where(ratings.is_outcome, FAILURE + ratings.value, ratings.value - 1)
+    person = 0 if shared else ratings.annotator
+    return BOUNDS * person + place.astype(np.int64)
 
 
 @final
@@ -117,8 +91,3 @@ class Thresholds:
         above = torch.sigmoid(scores[..., None] - self.table()[:, level // BOUNDS])  # [E, B, 5]
         is_outcome = level % BOUNDS >= FAILURE
         return torch.where(is_outcome, above[..., -1], above[..., :-1].sum(-1))
-
-    def to_lists(self) -> tuple[list[list[list[float]]], list[list[float]]]:
-        """Return plain thresholds of ratings `[E, A, 4]` and of outcomes `[E, A]`."""
-        table: FloatArray = self.table().detach().cpu().double().numpy().round(6)
-        return table[..., :-1].tolist(), table[..., -1].tolist()

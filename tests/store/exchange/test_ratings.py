@@ -63,11 +63,11 @@ def test_they_are_loaded_beside_comparisons(store, rated, tmp_path):
     project, clip, other = rated
     export_segments(store, project, tmp_path / "clips")
     ratings = load_ratings(tmp_path / "clips")
-    assert ratings.rating.tolist()[0] == 4
-    assert ratings.outcome.tolist() == [1, 0]
-    assert ratings.annotator.tolist() == [0, 1]
+    assert ratings.value.tolist() == [4, 1, 0]
+    assert ratings.is_outcome.tolist() == [False, True, True]
+    assert ratings.annotator.tolist() == [0, 0, 1]
     shown = ratings.segments[ratings.clip].actions
-    steps = store.clips.segments(project, [clip, other])
+    steps = store.clips.segments(project, [clip, clip, other])
     np.testing.assert_array_equal(shown, steps[:].actions)
     assert len(load_comparisons(tmp_path / "clips")) == 1
     plain = store.projects.create("plain").id
