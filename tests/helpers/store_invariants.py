@@ -133,18 +133,14 @@ def _of_answers(answers, queries, people):
 
 
 def _of_ratings(ratings, queries, people):
-    by_key = {row["key"]: row for row in ratings}
     shown = {(row["project_id"], row[side]) for row in queries.values() for side in SIDES}
-    undone = Counter(row["undoes"] for row in ratings if row["undoes"])
+    changes = Counter()
     for row in ratings:
-        earlier = by_key.get(row["undoes"])
-        same = ("clip_id", "annotator_id", "project_id")
+        changes[row["annotator_id"]] += -1 if row["undo"] else 1
         rules = {
             "key": 8 <= len(row["key"]) <= 100,
             "clip": (row["project_id"], row["clip_id"]) in shown,
             "project": row["project_id"] == people[row["annotator_id"]]["project_id"],
-            "undoes": row["undoes"] is None
-            or (earlier["id"] < row["id"] and all(earlier[name] == row[name] for name in same)),
-            "undone once": undone[row["key"]] <= 1,
+            "undone once": changes[row["annotator_id"]] >= 0,
         }
         yield from ((f"rating {row['id']}", rule) for rule, fine in rules.items() if not fine)

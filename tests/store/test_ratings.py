@@ -123,7 +123,7 @@ def test_a_request_that_is_sent_twice_at_once_is_one_row(store, rated):
 
     recorded = at_once(*(partial(send, number) for number in range(8)))
     assert sum(row.new for row in recorded) == 2
-    assert len({row.rating_id for row in recorded}) == 2
+    assert len({row.recorded for row in recorded}) == 2
 
 
 def test_a_task_stays_with_a_query_and_its_repeats(store):

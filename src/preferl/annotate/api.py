@@ -130,15 +130,7 @@ def _views(
 
 def _rating_view(recorded: RecordedRating | None) -> dict[str, Any]:
     """Return the rating and outcome of a clip now; `clip` is None if nothing could be undone."""
-    if recorded is None:
-        return {"clip": None}
-    return {
-        "recorded": recorded.rating_id,
-        "new": recorded.new,
-        "clip": recorded.clip,
-        "rating": recorded.rating,
-        "outcome": recorded.outcome,
-    }
+    return {"clip": None} if recorded is None else recorded._asdict()
 
 
 @router.post("/claim", dependencies=CHANGES)

@@ -31,14 +31,11 @@ LATEST = ~exists().where(
 )
 """SQL condition: the row is the latest one of its person about its clip."""
 
-_undoing = aliased(Rating)
-_STANDS = (Rating.undoes.is_(None), ~exists().where(_undoing.undoes == Rating.key))
-
 
 class RecordedRating(NamedTuple):
     """A rating and outcome of a clip on disk; `new` is false if the row was recorded before."""
 
-    rating_id: int
+    recorded: int  # number of its row
     new: bool
     clip: str
     rating: int | None
@@ -104,6 +101,7 @@ class GivenRatings:
                 key=key,
                 rating=rating,
                 outcome=outcome,
+                undo=False,
             )
 
     def undo(self, project_id: int, annotator_id: int, key: str) -> RecordedRating | None:
@@ -116,27 +114,30 @@ class GivenRatings:
             answering_person(session, project_id, annotator_id)
             if known is not None:
                 return _recorded(known, new=False)
-            standing = (
+            changes = (
                 select(Rating)
                 .where(Rating.project_id == project_id, Rating.annotator_id == annotator_id)
-                .where(*_STANDS)
-                .order_by(Rating.id.desc())
-                .limit(1)
+                .order_by(Rating.id)
             )
-            undone = session.scalar(standing)
-            if undone is None:
+            standing: list[Rating] = []
+            for change in session.scalars(changes):
+                if change.undo:
+                    del standing[-1:]
+                else:
+                    standing.append(change)
+            if not standing:
                 return None
-            same_clip = (Rating.clip_id == undone.clip_id, Rating.id < undone.id)
-            before = session.scalar(standing.where(*same_clip))
+            undone = standing.pop()
+            before = [change for change in standing if change.clip_id == undone.clip_id]
             return _add(
                 session,
                 project_id=project_id,
                 clip_id=undone.clip_id,
                 annotator_id=annotator_id,
                 key=key,
-                rating=None if before is None else before.rating,
-                outcome=None if before is None else before.outcome,
-                undoes=undone.key,
+                rating=before[-1].rating if before else None,
+                outcome=before[-1].outcome if before else None,
+                undo=True,
             )
 
     def of_person(self, annotator_id: int, clips: Sequence[str]) -> dict[str, Rating]:

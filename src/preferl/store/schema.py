@@ -283,8 +283,8 @@ class Answer(Base):
 class Rating(Base):
     """A person's rating of a clip from 1 to 5, its outcome, both, or neither once withdrawn.
 
-    Nothing changes a row later. The latest row of a person about a clip counts; one that `undoes`
-    another, named by its key, brings back the one before.
+    Nothing changes a row later. The latest row of a person about a clip counts. An `undo` takes
+    back the person's latest change that stands, and brings back what was said of that clip before.
     """
 
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -294,7 +294,7 @@ class Rating(Base):
     key: Mapped[str] = mapped_column(unique=True)
     rating: Mapped[int | None]
     outcome: Mapped[str | None]
-    undoes: Mapped[str | None] = mapped_column(ForeignKey("rating.key"), unique=True)
+    undo: Mapped[bool]
     rated_at: Mapped[float]
 
     __table_args__ = (

@@ -43,11 +43,12 @@ COLUMNS: Final[Mapping[str, Cell]] = {
     "counts": "flag",
     "rated": "text",
     "rated_at": "number",
-    **dict.fromkeys(("key", "undoes"), "text"),
+    "key": "text",
+    "undo": "flag",
 }
 """Names and what they hold, in order."""
 
-NEEDED: Final = ("clip", "annotator", "rated_at", "key")
+NEEDED: Final = ("clip", "annotator", "rated_at", "key", "undo")
 """Columns that may not be empty."""
 
 
@@ -90,7 +91,7 @@ def export_ratings(
                         timestamp(rating.rated_at),
                         rating.rated_at,
                         rating.key,
-                        rating.undoes,
+                        rating.undo,
                     )
                     for rating, clip, latest in batch
                 ]
@@ -138,7 +139,7 @@ def import_ratings(
                 raise wrong_cell(where, "clip", "a clip of this project", row["clip"], fix)
         people = people_named(session, project_id, (row["annotator"] for _, row in rows))
         new = [
-            {name: row[name] for name in ("key", "rating", "outcome", "undoes", "rated_at")}
+            {name: row[name] for name in ("key", "rating", "outcome", "undo", "rated_at")}
             | {"clip_id": row["clip"], "annotator_id": people[row["annotator"]]}
             | {"project_id": project_id}
             for _, row in rows
@@ -152,24 +153,19 @@ def import_ratings(
 
 
 def _read(path: Path, owner: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the checked rows of a file and where they are; each agrees with those before."""
-    before: dict[str, dict[str, Any]] = {}
-    undone = set[str]()
+    """Yield the checked rows of a file and where they are."""
+    keys = set[str]()
     for number, raw in enumerate(read_table(path), 1):
         where = f"{path}, row {number}"
         row = cells_of(raw, COLUMNS, NEEDED, where)
         row["annotator"] = imported_name(row["annotator"], owner, where)
-        require_right(row, _rules(row, before, undone), where)
-        before[row["key"]] = row
-        undone |= {row["undoes"]} - {None}
+        require_right(row, _rules(row, keys), where)
+        keys.add(row["key"])
         yield where, row
 
 
-def _rules(
-    row: Mapping[str, Any], before: Mapping[str, Mapping[str, Any]], undone: Set[str]
-) -> Rules:
-    """The rules for a row after those `before`, by their keys, of which some were `undone`."""
-    undoes = before.get(row["undoes"] or "")
+def _rules(row: Mapping[str, Any], keys: Set[str]) -> Rules:
+    """Return what is expected of a row after those with these `keys`, by column."""
     outcomes = get_args(Outcome)
     return {
         "clip": (CLIP_ID.fullmatch(row["clip"]), "32 digits of hex"),
@@ -181,16 +177,7 @@ def _rules(
         "outcome": (row["outcome"] in (None, *outcomes), f"one of {outcomes}, or nothing"),
         "rated_at": (0 <= row["rated_at"] <= LATEST_TIME, "seconds since the epoch"),
         "key": (
-            8 <= len(row["key"]) <= 100 and row["key"] not in before,
+            8 <= len(row["key"]) <= 100 and row["key"] not in keys,
             "8 to 100 letters, others in each row",
-        ),
-        "undoes": (
-            row["undoes"] is None
-            or (
-                undoes is not None
-                and row["undoes"] not in undone
-                and all(undoes[name] == row[name] for name in ("clip", "annotator"))
-            ),
-            "the key of an earlier row of this person about this clip, once",
         ),
     }

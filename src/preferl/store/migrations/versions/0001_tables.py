@@ -148,17 +148,15 @@ def upgrade() -> None:
         "rating",
         *columns(
             "id int, project_id int, clip_id text, annotator_id int, key text, rating int?,"
-            "outcome text?, undoes text?, rated_at float"
+            "outcome text?, undo bool, rated_at float"
         ),
         sa.PrimaryKeyConstraint("id"),
         refers("project_id", "project"),
         refers("annotator_id", "annotator"),
-        sa.ForeignKeyConstraint(["undoes"], ["rating.key"]),
         sa.ForeignKeyConstraint(["project_id", "clip_id"], ["clip.project_id", "clip.id"]),
         sa.CheckConstraint("rating IS NULL OR (rating >= 1 AND rating <= 5)", name="rating"),
         sa.CheckConstraint("outcome IS NULL OR outcome IN ('success', 'failure')", name="outcome"),
         sa.UniqueConstraint("key"),
-        sa.UniqueConstraint("undoes"),
         sa.Index(None, "project_id", "clip_id", "annotator_id"),
         sa.Index(None, "annotator_id", "clip_id"),
     )
