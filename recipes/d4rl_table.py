@@ -4,7 +4,7 @@ For each data set that is found in a folder (`hopper-medium-replay-v2.hdf5`, `Li
 reward is fitted to the Preference Transformer's human labels and implicit Q-learning is trained
 on it, with controls. Means of the last policies are printed beside those of Kim et al. 2023, as
 Bai et al. quote them with deviations over seeds. Data sets that are absent are listed, and
-those without a simulator that takes the same observations (antmaze, robosuite) are not evaluated.
+those without a simulator that takes the same observations (robosuite) are not evaluated.
 
     python recipes/d4rl_table.py --files DIR --labels DIR [--models mr pt] [--seeds 0 1 2]
 

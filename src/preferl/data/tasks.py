@@ -120,8 +120,11 @@ _LOCOMOTION = {  # environment today, random, expert
 }
 _LOCOMOTION_DATA = ("random", "medium", "medium-replay", "medium-expert", "full-replay", "expert")
 
-_MAZES = {"umaze": 700, "umaze-diverse": 700}  # steps
-_MAZES |= {f"{size}-{data}": 1000 for size in ("medium", "large") for data in ("play", "diverse")}
+_MAZES = {  # environment today, data, steps
+    "umaze": ("preferl/AntMaze_UMaze-v0", ("", "-diverse"), 700),
+    "medium": ("preferl/AntMaze_Medium-v0", ("-play", "-diverse"), 1000),
+    "large": ("preferl/AntMaze_Large-v0", ("-play", "-diverse"), 1000),
+}
 
 _ADROIT = {  # environment today, random, expert, steps
     "pen": ("AdroitHandPen-v1", 96.262799, 3076.8331017826877, 100),
@@ -135,13 +138,15 @@ def _rows() -> Iterator[Task]:
     for body, (env, random, expert) in _LOCOMOTION.items():
         for name in (env, *(f"{body}-{data}-v2" for data in _LOCOMOTION_DATA)):
             yield Task(name, random, expert, 1000, env=env, shift_after=0.5, scales_own_reward=True)
-    for maze, steps in _MAZES.items():
-        for version in range(3):
+    for maze, (env, recorded, steps) in _MAZES.items():
+        names = [f"antmaze-{maze}{data}-v{version}" for data in recorded for version in range(3)]
+        for name in (env, *names):
             yield Task(
-                f"antmaze-{maze}-v{version}",
+                name,
                 random=0,
                 expert=1,
                 max_episode_steps=steps,
+                env=env,
                 hyperparameters="antmaze",
                 shift_after=-1,
                 from_lowest=True,

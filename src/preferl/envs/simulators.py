@@ -25,7 +25,13 @@ from preferl.trust import meant_name
 
 logger = get_logger(__name__)
 
-ROBOTS = tuple(f"AdroitHand{task}-v1" for task in ("Door", "Hammer", "Pen", "Relocate"))
+ANT_MAZES = ("UMaze", "Medium", "Large")
+"""Mazes of `preferl.envs.ant_maze`; `preferl/AntMaze_UMaze-v0` is the id of the first."""
+
+ROBOTS = (
+    *(f"AdroitHand{task}-v1" for task in ("Door", "Hammer", "Pen", "Relocate")),
+    *(f"AntMaze_{maze}-v5" for maze in ANT_MAZES),
+)
 """Ids that gymnasium-robotics registers."""
 
 Rows = tuple[int, int]
@@ -52,6 +58,8 @@ def register_worlds() -> None:
         f"preferl/{game}-v0": ("preferl.envs.atari:make_atari", {"game": game})
         for game in HIDDEN_ROWS
     }
+    for maze in ANT_MAZES:
+        worlds[f"preferl/AntMaze_{maze}-v0"] = ("preferl.envs.ant_maze:AntMaze", {"maze": maze})
     worlds["preferl/MovingDot-v0"] = ("preferl.envs.moving_dot:MovingDot", {})
     for env_id in worlds.keys() - gymnasium.registry.keys():
         place, kwargs = worlds[env_id]

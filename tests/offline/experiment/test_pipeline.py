@@ -11,7 +11,7 @@ import pytest
 
 from helpers.folder_contents import contents
 from helpers.offline_runs import ENV, SMALL, config_of, recorded, run
-from preferl.data import load_episodes, save_episodes
+from preferl.data import TASKS, load_episodes, save_episodes
 from preferl.errors import (
     CheckpointError,
     ConfigError,
@@ -21,7 +21,7 @@ from preferl.errors import (
     StorageError,
 )
 from preferl.evaluation import evaluate_policy, make_task_env, task_env
-from preferl.offline import OfflinePolicy
+from preferl.offline import OfflineConfig, OfflinePolicy
 from preferl.offline.experiment.inputs import FIRST_CURVE_EPISODE
 from preferl.registry import OFFLINE_LEARNERS
 from preferl.reporting import read_jsonl
@@ -315,3 +315,42 @@ def test_agents_learn_from_the_recorded_rewards_without_labels(data, tmp_path):
     read = read_run(tmp_path / "run")
     assert read.summary.score.mean == pytest.approx(result["conditions"]["true"]["return"]["mean"])
     assert "Evaluated return while learning" in [curve.title for curve in read.curves]
+
+
+def test_a_task_of_a_maze_is_evaluated_in_it(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    pytest.importorskip("gymnasium_robotics")
+    task = TASKS["antmaze-umaze-v2"]
+    env = make_task_env(task.env)
+    env.action_space.seed(0)
+    observation, _ = env.reset(seed=0)
+    observations = []
+    actions = []
+    for _ in range(60):
+        observations.append(observation)
+        actions.append(env.action_space.sample())
+        observation, *_ = env.step(actions[-1])
+    row = np.arange(60)
+    path = tmp_path / "umaze.hdf5"
+    with h5py.File(path, "w") as file:
+        file["observations"] = np.array(observations, np.float32)
+        file["actions"] = np.array(actions)
+        file["rewards"] = (row == 30).astype(np.float32)
+        file["terminals"] = row == 30
+        file["timeouts"] = row % 20 == 19
+        file["infos/goal"] = np.tile(env.unwrapped.goal, (60, 1))
+    config = OfflineConfig(
+        demonstrations=str(path),
+        task=task.name,
+        reward="true",
+        controls=False,
+        iql=SMALL,
+        steps=5,
+        episodes=1,
+        eval_every=0,
+    )
+    result = run(config, tmp_path / "run", seeds=(0,))
+    evaluated = result["conditions"]["true"]
+    assert evaluated["return"]["seeds"] == [0]
+    assert evaluated["normalised_score"]["seeds"] == [0]
+    assert result["simulators"]["gymnasium-robotics"]
