@@ -13,8 +13,8 @@ from preferl.data import cut
 from preferl.data.frame_tables import (
     ABOUT,
     FrameRewards,
+    frames_of,
     read_frame_rewards,
-    with_frame_rewards,
 )
 from preferl.data.sources import open_lerobot
 from preferl.errors import ConfigError, DataError
@@ -121,11 +121,13 @@ def test_settings_and_rewards_that_are_refused(folder):
 def test_clips_get_the_rewards_of_their_frames(folder):
     episodes = folder.episodes()
     segments = cut(episodes, np.array([0, 3, 4]), 3)
-    given = with_frame_rewards(segments, REWARDS, folder, episodes.actions)
-    assert given.returns().tolist() == [2, -3, -2.5]
-    moved = with_frame_rewards(segments.select(np.array([2, 0])), REWARDS, folder, episodes.actions)
-    assert moved.returns().tolist() == [-2.5, 2]
+    for clips, returns in (
+        (segments, [2, -3, -2.5]),
+        (segments.select(np.array([2, 0])), [-2.5, 2]),
+    ):
+        rewards = REWARDS[frames_of(clips, folder, episodes.actions)]
+        assert replace(clips, rewards=rewards).returns().tolist() == returns
     with pytest.raises(DataError, match=r"expected clips of .* Give the data set"):
-        with_frame_rewards(segments, REWARDS, folder, episodes.actions + 1)
+        frames_of(segments, folder, episodes.actions + 1)
     with pytest.raises(DataError, match="expected clips of"):
-        with_frame_rewards(replace(segments, origin=None), REWARDS, folder, episodes.actions)
+        frames_of(replace(segments, origin=None), folder, episodes.actions)

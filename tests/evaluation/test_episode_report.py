@@ -6,6 +6,7 @@ import pytest
 from preferl.data import Comparisons, Episodes, cut
 from preferl.errors import ConfigError, DataError
 from preferl.evaluation.episode_report import episode_rows, score_episodes
+from preferl.evaluation.report import number
 from preferl.models import MLPReward, MLPRewardConfig, infer_spaces
 from preferl.statistics import mean_interval
 from preferl.training import RewardFunction
@@ -31,17 +32,17 @@ def test_returns_and_worst_parts(scored):
     for k, length in enumerate(LENGTHS):
         of_episode = rewards[:, begin : begin + length]
         np.testing.assert_allclose(scores.returns[:, k], of_episode.sum(axis=1), rtol=1e-5)
-        low, high = mean_interval(of_episode.sum(axis=1))
-        assert scores.mean[k] - scores.half_width[k] == pytest.approx(low, rel=1e-5)
-        assert scores.mean[k] + scores.half_width[k] == pytest.approx(high, rel=1e-5)
         part = min(3, length)
         sums = [of_episode[:, t : t + part].sum() for t in range(length - part + 1)]
         assert scores.worst[k] == np.argmin(sums)
         assert scores.part[k] == part
         begin += length
     assert scores.mean[scores.worst_first].tolist() == sorted(scores.mean.tolist())
+    worst = scores.worst_first[0]
     rows = episode_rows(scores, scores.worst_first, ["push"] * 3, fps=2)
-    assert rows[0][:2] == (f"{scores.worst_first[0]}", "push")
+    assert rows[0][:2] == (f"{worst}", "push")
+    low, high = mean_interval(scores.returns[:, worst])
+    assert rows[0][4] == f"{number(low)} to {number(high)}"
     with pytest.raises(ConfigError, match="part"):
         score_episodes(reward, episodes, part=0)
 

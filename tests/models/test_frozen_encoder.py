@@ -97,13 +97,13 @@ def test_a_stopped_computation_goes_on_and_what_is_there_needs_no_weights(
     episodes = encoded_episodes(recording, read)
     np.testing.assert_array_equal(episodes.observations, features)
     np.testing.assert_array_equal(episodes.final_observations, features[[149, 269]])
-    beside = encoded_episodes(recording, read, ("observation.state", CAMERA))
+    beside = encoded_episodes(open_lerobot(f"{recording.path}:observation.state,{CAMERA}"), read)
     assert {name: array.shape for name, array in beside.observations.items()} == {
         "observation.state": (270, 3),
         CAMERA: (270, 16),
     }
     with pytest.raises(DataError, match="expected a camera for the encoder, got observation"):
-        encoded_episodes(recording, read, ("observation.state",))
+        encoded_episodes(open_lerobot(f"{recording.path}:observation.state"), read)
 
     first.write_bytes(first.read_bytes()[:-100])
     with pytest.raises(DataError, match=r"000\.npy: expected features.*Delete the file"):

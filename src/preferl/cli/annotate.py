@@ -755,23 +755,19 @@ def _clip_source(config: CreateConfig) -> ClipSource:
 
 
 def _robot_source(config: CreateConfig, source: str) -> ClipSource:
-    from preferl.data.sources.hub import PREFIX
-    from preferl.data.sources.lerobot import open_lerobot, split_features
     from preferl.store.rendering.cameras import camera_episodes, camera_names
 
     if config.env is not None or config.pixels is not None:
         raise ConfigError("lerobot: expected cameras as pictures, got --env or --pixels beside it.")
-    place, features = split_features(source)
-    folder = place if place.startswith(PREFIX) else f"{Path(place).absolute()}"
-    recording = open_lerobot(folder)
+    recording = sources.open_lerobot(source)
     cameras = camera_names(recording, config.cameras)
     return ClipSource(
-        camera_episodes(recording, features),
+        camera_episodes(recording),
         fps=recording.fps,
         tasks=recording.tasks,
         frames={
             "kind": "cameras",
-            "folder": folder,
+            "folder": recording.source,
             "content": recording.content_id,
             "cameras": cameras,
         },
@@ -869,15 +865,13 @@ def _queries_by_task(config: CreateConfig, episodes: "data.Episodes", task: IntA
 
 
 def _shares(total: int, weight: FloatArray) -> IntArray:
-    """Share a number out in proportion to weights `[K]`, by largest remainders.
+    """Share a number out in proportion to weights `[K]`, each share rounded up or down.
 
     >>> _shares(10, np.array([1.0, 0.0, 2.0])).tolist()
     [3, 0, 7]
     """
-    exact = total * weight / weight.sum()
-    shares = np.floor(exact).astype(np.int64)
-    shares[np.argsort(shares - exact, kind="stable")[: total - shares.sum()]] += 1
-    return np.asarray(shares)
+    ends = np.rint(total * np.cumsum(weight) / weight.sum()).astype(np.int64)
+    return np.asarray(np.diff(ends, prepend=0))
 
 
 def _draw_lists(config: CreateConfig, episodes: "data.Episodes") -> DrawnPairs:

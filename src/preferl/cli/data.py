@@ -24,7 +24,7 @@ from preferl.cli.options import (
 from preferl.cli.parsing import FLAT, POSITIONAL, Mark, options_of, require_name
 from preferl.configs import from_json
 from preferl.data import sources
-from preferl.data.sources.lerobot import holds_lerobot, split_features
+from preferl.data.sources.lerobot import holds_lerobot
 from preferl.errors import ConfigError, require_in, require_seed
 from preferl.online.configs import DatasetConfig
 from preferl.presets import load_preset, preset_names
@@ -148,8 +148,8 @@ def data_inspect(config: InspectConfig) -> None:
         return
     episodes = sources.load_source(config.path, task=config.task)
     print_table(f"Episodes in {config.path}", _episode_rows(episodes))
-    if holds_lerobot(split_features(config.path)[0]):
-        folder = sources.open_lerobot(split_features(config.path)[0])
+    if holds_lerobot(config.path):
+        folder = sources.open_lerobot(config.path)
         print_table("As a data set of LeRobot", _lerobot_rows(folder))
     if config.labels is not None:
         crossing = config.crossing

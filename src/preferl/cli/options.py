@@ -280,31 +280,29 @@ def read_episodes(
         return sources.load_source(source, task=task)
     from preferl.models import encoded_episodes
 
-    recording, features = open_robot(source)
+    recording = open_robot(source)
     line = ProgressLine(f"encoding frames of {recording.path.name}")
     try:
         with line.running():
             return encoded_episodes(
                 recording,
                 encoder,
-                features,
                 on_frames=lambda camera, done, frames: line(f"encoding {camera}", done, frames),
             )
     except KeyboardInterrupt:
         interrupt("Stopped while encoding frames. The same command continues after those on disk.")
 
 
-def open_robot(source: Path | str | None) -> "tuple[sources.LeRobotFolder, tuple[str, ...]]":
-    """Open the data set of a source that has to be one of LeRobot; return named features, too."""
-    from preferl.data.sources.lerobot import holds_lerobot, split_features
+def open_robot(source: Path | str | None) -> "sources.LeRobotFolder":
+    """Open the data set of a source that has to be one of LeRobot."""
+    from preferl.data.sources.lerobot import holds_lerobot
 
-    place, features = split_features(source or "")
-    if source is None or not holds_lerobot(place):
+    if source is None or not holds_lerobot(source):
         raise ConfigError(
             f"episodes: expected a LeRobot data set, got {source or 'none'}. Name its folder, or "
             "hub:OWNER/NAME, with --demonstrations."
         )
-    return sources.open_lerobot(place), features
+    return sources.open_lerobot(source)
 
 
 def encoded_clips(
@@ -313,7 +311,7 @@ def encoded_clips(
     """Give clips the observations of the frames that they show."""
     from preferl.data.frame_tables import frames_of
 
-    recording, _ = open_robot(source)
+    recording = open_robot(source)
     episodes = cast("data.Episodes", episodes)
     frames = frames_of(clips, recording, episodes.actions)
     return replace(clips, observations=take(episodes.observations, frames))

@@ -458,18 +458,18 @@ def _reports_of_files(
     config: EvaluateConfig, comparisons: "data.Comparisons"
 ) -> "dict[str, RewardReport]":
     """Evaluate the rewards of frames in files on answers about their data set, by file name."""
-    from preferl.data.frame_tables import read_frame_rewards, with_frame_rewards
+    from preferl.data.frame_tables import frames_of, read_frame_rewards
     from preferl.evaluation import evaluate_reward
     from preferl.feedback.step_rewards import oracle
 
     if not config.progress:
         return {}
-    folder, features = open_robot(config.demonstrations)
-    actions = folder.episodes(features).actions
+    folder = open_robot(config.demonstrations)
+    frames = frames_of(comparisons.segments, folder, folder.episodes().actions)
     reports = {}
     for path in config.progress:
-        rewards = read_frame_rewards(path, folder)
-        segments = with_frame_rewards(comparisons.segments, rewards, folder, actions)
+        rewards = read_frame_rewards(path, folder)[frames]
+        segments = replace(comparisons.segments, rewards=rewards)
         reports[path.name] = evaluate_reward(oracle(), replace(comparisons, segments=segments))
     return reports
 
@@ -630,12 +630,11 @@ def _recorded_with(
     demonstrations: Path, camera: str | None, count: int
 ) -> "tuple[tuple[str, ...], float, Frames | None]":
     """Tasks of `count` episodes, frames per second, and what decodes pictures, where recorded."""
-    from preferl.data.sources.lerobot import holds_lerobot, split_features
+    from preferl.data.sources.lerobot import holds_lerobot
 
-    source, _ = split_features(demonstrations)
-    if not holds_lerobot(source):
+    if not holds_lerobot(demonstrations):
         return ("–",) * count, 1.0, None
-    folder = sources.open_lerobot(source)
+    folder = sources.open_lerobot(demonstrations)
     camera = camera or next(iter(folder.cameras), None)
     if camera is None:
         return folder.tasks, folder.fps, None
@@ -693,7 +692,7 @@ def reward_export(config: RewardExportConfig) -> None:
         require_one_of("kinds", kind, FrameTable)
     if not re.fullmatch(r"[\w-]+", config.tag):
         raise ConfigError(f"tag: expected letters, digits, _ and -, got {config.tag!r}.")
-    folder, _ = open_robot(config.lerobot)
+    folder = open_robot(config.lerobot)
     if config.out is None and config.lerobot.startswith("hub:"):
         raise ConfigError("out: expected a folder, as a data set of the hub has none beside it.")
     device = usable_device(config.device)

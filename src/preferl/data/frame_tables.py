@@ -4,7 +4,7 @@ Their formats are those of LeRobot's sample weighting (SARM, Chen et al. 2025) a
 """
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, final
 
@@ -13,7 +13,7 @@ import numpy as np
 from preferl._optional import require
 from preferl.data.columns import reading_foreign
 from preferl.data.segments import Segments
-from preferl.data.sources.lerobot import COUNTED, LeRobotFolder, numbers_of, read_table
+from preferl.data.sources.lerobot import COUNTED, LeRobotFolder, read_numbers, read_table
 from preferl.errors import DataError, require_in
 from preferl.files import writing
 from preferl.shapes import Array, FloatArray, IntArray
@@ -69,15 +69,19 @@ class FrameRewards:
         return np.repeat(self.folder.starts + self.folder.lengths, self.folder.lengths)
 
     @property
+    def total(self) -> FloatArray:
+        """`[T + 1]` sum of the rewards before each frame of the data set."""
+        return np.concatenate([[0.0], np.cumsum(self.rewards, dtype=np.float64)])
+
+    @property
     def progress(self) -> FloatArray:
         """`[T]` sum of the episode's rewards before each frame, scaled so that no size exceeds 1.
 
         The difference over a chunk is the scaled return of its frames.
         """
-        total = np.concatenate([[0.0], np.cumsum(self.rewards, dtype=np.float64)])[:-1]
-        sums = total - np.repeat(total[self.folder.starts], self.folder.lengths)
-        largest = np.abs(sums).max()
-        return np.asarray(sums / largest if largest > 0 else sums)
+        total = self.total
+        sums = total[:-1] - np.repeat(total[self.folder.starts], self.folder.lengths)
+        return sums / (np.abs(sums).max() or 1.0)
 
     @property
     def kappa(self) -> float:
@@ -85,7 +89,9 @@ class FrameRewards:
 
         It is 0 if fewer frames than that gain anything.
         """
-        return max(0.0, float(np.quantile(self._gains(self.progress), 1 - self.best)))
+        progress = self.progress
+        later = np.minimum(np.arange(len(progress)) + self.chunk, self.ends - 1)
+        return max(0.0, float(np.quantile(progress[later] - progress, 1 - self.best)))
 
     def columns(self, kind: FrameTable) -> dict[str, Array]:
         """Return the columns `[T]` of a table, without those that number frames."""
@@ -95,7 +101,7 @@ class FrameRewards:
         if kind == "rewards":
             return {"reward": rewards}
         ends = self.ends
-        total = np.concatenate([[0.0], np.cumsum(self.rewards, dtype=np.float64)])
+        total = self.total
         if kind == "returns":
             to_go = total[ends] - total[:-1]
             prompt = np.repeat(np.array(self.folder.tasks, object), self.folder.lengths)
@@ -122,11 +128,6 @@ class FrameRewards:
         with writing(path) as draft:
             parquet.write_table(table, draft)
 
-    def _gains(self, progress: FloatArray) -> FloatArray:
-        """`[T]` progress after a chunk, or at the end of the episode, minus that of the frame."""
-        later = progress[np.minimum(np.arange(len(progress)) + self.chunk, self.ends - 1)]
-        return np.asarray(later - progress)
-
 
 def read_frame_rewards(path: Path, folder: LeRobotFolder) -> FloatArray:
     """Read `[T]` rewards from a table of progress or rewards, of this program or another.
@@ -139,22 +140,19 @@ def read_frame_rewards(path: Path, folder: LeRobotFolder) -> FloatArray:
             damaged.
     """
     counted = read_table(path, COUNTED)
-    schema = require("pyarrow.parquet", extra="parquet").read_schema(path)
     with reading_foreign(path, "the data set that it belongs to"):
-        about = (schema.metadata or {}).get(ABOUT)
+        about = (counted.schema.metadata or {}).get(ABOUT)
         content_id = folder.content_id if about is None else json.loads(about)["content_id"]
     if content_id != folder.content_id:
         raise DataError(
             f"{path}: expected a table of {folder.path}, whose content id is {folder.content_id}, "
             f"got one of {content_id!s:.64}. Write it again for these episodes."
         )
-    name = next((name for name in VALUES if name in schema.names), None)
+    names = require("pyarrow.parquet", extra="parquet").read_schema(path).names
+    name = next((name for name in VALUES if name in names), None)
     if name is None:
-        raise DataError(
-            f"{path}: expected a column {' or '.join(VALUES)}, got {', '.join(schema.names)}"
-        )
-    tables = dict.fromkeys(COUNTED, counted) | {name: read_table(path, [name])}
-    columns = {key: numbers_of(table[key], (), f"{path}, {key}") for key, table in tables.items()}
+        raise DataError(f"{path}: expected a column {' or '.join(VALUES)}, got {', '.join(names)}")
+    columns = read_numbers([path], dict.fromkeys((*COUNTED, name), ()))
     order = np.argsort(columns["index"], kind="stable")
     for key, numbers in folder.counted.items():
         if len(order) != len(numbers) or (columns[key][order] != numbers).any():
@@ -174,16 +172,6 @@ def read_frame_rewards(path: Path, folder: LeRobotFolder) -> FloatArray:
     before = np.maximum(frame - 1, np.repeat(folder.starts, folder.lengths))
     after = np.minimum(frame + 1, np.repeat(folder.starts + folder.lengths - 1, folder.lengths))
     return np.asarray((values[after] - values[before]) / np.maximum(after - before, 1))
-
-
-def with_frame_rewards(
-    segments: Segments, rewards: FloatArray, folder: LeRobotFolder, actions: Array
-) -> Segments:
-    """Return segments that were cut from a data set, with other rewards of its frames.
-
-    `rewards` are `[T]`; the other arguments and errors are as of `frames_of`.
-    """
-    return replace(segments, rewards=rewards[frames_of(segments, folder, actions)])
 
 
 def frames_of(segments: Segments, folder: LeRobotFolder, actions: Array) -> IntArray:

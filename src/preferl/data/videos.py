@@ -13,8 +13,9 @@ from preferl.errors import DataError, in_words
 from preferl.reading import DAMAGED
 from preferl.shapes import Array, IntArray
 
-BACK: Final = 16
-"""If a seek lands after the frame, the next one goes back by so many more frames."""
+BACK: Final = 64
+"""If a seek lands after the frame, the next one goes back by so many frames, and then to the
+beginning."""
 
 LEAD: Final = 8
 """A frame at most so many frames later is reached by decoding on, one further away by a seek."""
@@ -79,17 +80,13 @@ class VideoFrames:
 
     def _decoded_from(self, number: int, container: Any, stream: Any) -> tuple[int, Iterator[Any]]:
         """Return the number of a frame at or before `number`, and the frames from there on."""
-        steps_back = 0
-        while True:
-            start = max(0, number - steps_back)
+        for start in (number, max(0, number - BACK), 0):
             container.seek(round(start / self.fps / float(stream.time_base)), stream=stream)
             frames = container.decode(stream)
             first_frame = next(frames, None)
             if first_frame is not None and self._number(first_frame, stream) <= number:
                 return self._number(first_frame, stream), chain([first_frame], frames)
-            if start == 0:
-                raise DataError(f"{self.path}: expected a frame {number}, got none")
-            steps_back = 2 * steps_back + BACK  # the seek landed after the frame
+        raise DataError(f"{self.path}: expected a frame {number}, got none")
 
     def _number(self, frame: Any, stream: Any) -> int:
         return round(int(frame.pts) * float(stream.time_base) * self.fps)

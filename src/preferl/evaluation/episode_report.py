@@ -23,7 +23,7 @@ from preferl.evaluation.report import (
 )
 from preferl.evaluation.reward_report import predicted_preferences
 from preferl.shapes import Array, FloatArray, IntArray
-from preferl.statistics import t_quantile
+from preferl.statistics import mean_interval
 from preferl.training.reward_function import RewardFunction
 from preferl.video import encode
 
@@ -63,15 +63,6 @@ class EpisodeScores:
     def mean(self) -> FloatArray:
         """`[K]` predicted return, the mean over members."""
         return np.asarray(self.returns.mean(axis=0))
-
-    @property
-    def half_width(self) -> FloatArray | None:
-        """`[K]` half of the 95 % interval of `mean` by Student's t over members; None for one."""
-        members = len(self.returns)
-        if members < 2:
-            return None
-        error = self.returns.std(axis=0, ddof=1) / math.sqrt(members)
-        return np.asarray(t_quantile(members - 1) * error)
 
     @property
     def worst_first(self) -> IntArray:
@@ -165,18 +156,16 @@ def episode_rows(
 
     `fps` are steps per second. The last cell counts the answers that contradict the reward.
     """
-    half = scores.half_width
     rows: list[tuple[str, ...]] = []
     for k in map(int, numbers):
-        mean = scores.mean[k]
-        interval = (
-            MISSING if half is None else f"{number(mean - half[k])} to {number(mean + half[k])}"
-        )
+        interval = mean_interval(scores.returns[:, k])
+        ends = MISSING if interval is None else f"{number(interval[0])} to {number(interval[1])}"
         first_step = scores.worst[k]
         seconds_range = f"{first_step / fps:.1f}–{(first_step + scores.part[k]) / fps:.1f}"
         answers = f"{scores.contradicted[k]} of {scores.answers[k]}"
         seconds = f"{scores.lengths[k] / fps:.1f}"
-        rows.append((f"{k}", tasks[k], seconds, number(mean), interval, seconds_range, answers))
+        mean = number(scores.mean[k])
+        rows.append((f"{k}", tasks[k], seconds, mean, ends, seconds_range, answers))
     return rows
 
 

@@ -6,9 +6,8 @@ instead of pixels.
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final, Self, final
 
@@ -27,7 +26,7 @@ from preferl.files import writing
 from preferl.models.folder import bounded_network
 from preferl.reading import inside
 from preferl.remote import cache_folder
-from preferl.shapes import Array, FloatArray, take
+from preferl.shapes import Array, FloatArray
 
 SETTINGS: Final = ("config.json", "preprocessor_config.json")
 """Files of an encoder beside its weights."""
@@ -226,40 +225,26 @@ def frame_features(
 
 
 def encoded_episodes(
-    recording: LeRobotFolder,
-    encoder: FrozenEncoder,
-    features: Sequence[str] = (),
-    *,
-    on_frames: OnFrames | None = None,
+    recording: LeRobotFolder, encoder: FrozenEncoder, *, on_frames: OnFrames | None = None
 ) -> Episodes:
     """Read the episodes of a data set with features of a frozen encoder in place of pictures.
 
+    One camera alone becomes `[T, F]`. Several, or a camera beside numbers, stay a dictionary, whose
+    vectors reward models concatenate.
+
     Args:
-        recording: the data set.
+        recording: the data set; all cameras are observed unless its `observed` names features.
         encoder: of the pictures.
-        features: names of what is observed, as of `LeRobotFolder.episodes`; all cameras by default.
-            One camera alone becomes `[T, F]`. Several, or a camera beside numbers, stay a
-            dictionary, whose vectors reward models concatenate.
         on_frames: is called as features are computed.
 
     Raises:
         DataError: no camera among the features; or as of `frame_features`.
     """
-    names = tuple(features) or tuple(recording.cameras)
-    cameras = [name for name in names if name in recording.cameras]
-    if not cameras:
+    names = recording.observed or tuple(recording.cameras)
+    if not set(names) & set(recording.cameras):
         raise DataError(
             f"{recording.path}: expected a camera for the encoder, got {', '.join(names) or 'none'}"
             f". Cameras: {', '.join(recording.cameras)}"
         )
-    episodes = recording.episodes(names)
-    encoded = {
-        name: frame_features(recording, name, encoder, on_frames=on_frames) for name in cameras
-    }
-    observations: Any = encoded
-    if len(names) == 1:
-        observations = encoded[names[0]]
-    elif isinstance(episodes.observations, dict):
-        observations = episodes.observations | encoded
-    last = take(observations, episodes.ends - 1)
-    return replace(episodes, observations=observations, final_observations=last)
+    features = partial(frame_features, recording, encoder=encoder, on_frames=on_frames)
+    return recording.episodes(names, pictures=features)

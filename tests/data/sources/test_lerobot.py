@@ -12,7 +12,7 @@ import pytest
 from benchmarks.lerobot_maker import CAMERA, make, numbers_in
 
 from helpers.numbered_videos import barcodes
-from preferl.data.sources import load_lerobot, load_source, open_lerobot
+from preferl.data.sources import load_source, open_lerobot
 from preferl.data.sources.lerobot import INFO, split_features
 from preferl.errors import DataError
 
@@ -96,7 +96,7 @@ def test_a_folder_becomes_episodes(whole):
     assert episodes.observations[7].tolist() == [1, 2, np.float32(2 / 9)]
     assert episodes.actions.shape == (25, 2)
     assert not episodes.has_true_reward
-    both = load_lerobot(f"{whole}:observation.state,{CAMERA}").observations
+    both = load_source(f"{whole}:observation.state,{CAMERA}").observations
     assert sorted(both) == [CAMERA, "observation.state"]
     assert numbers_in(both[CAMERA][[0, 24]]).tolist() == [[0, 0], [3, 6]]
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from preferl.data.sources.lerobot import (
         Feature as Feature,
         LeRobotFolder as LeRobotFolder,
-        load_lerobot as load_lerobot,
         open_lerobot as open_lerobot,
     )
     from preferl.data.sources.minari import load_minari as load_minari

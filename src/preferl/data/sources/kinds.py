@@ -28,7 +28,7 @@ from preferl.data.sources.d4rl import load_d4rl
 from preferl.data.sources.endings import NEXT, check_next, warn_of_unread
 from preferl.data.sources.hdf5 import SIGNATURE, open_hdf5
 from preferl.data.sources.hub import PREFIX, holds_columns, load_hub_dataset
-from preferl.data.sources.lerobot import holds_lerobot, load_lerobot, split_features
+from preferl.data.sources.lerobot import holds_lerobot, open_lerobot
 from preferl.data.sources.minari import load_minari
 from preferl.data.sources.pickles import array_of, load_pickle
 from preferl.data.sources.robomimic import check_observation_order, load_robomimic
@@ -81,8 +81,8 @@ def _read_source(source: str | Path, task: str | Task | None) -> Episodes:
     path = Path(source)
     if name.startswith("minari:"):
         return load_minari(name.removeprefix("minari:"))
-    if holds_lerobot(split_features(name)[0]):
-        return load_lerobot(name)
+    if holds_lerobot(source):
+        return open_lerobot(source).episodes()
     if name.startswith(PREFIX):
         return load_hub_dataset(name, task=task)
     if path.is_dir():

@@ -7,7 +7,7 @@ import hashlib
 import io
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -43,9 +43,6 @@ MOST_NUMBERS: Final = 2**25
 """Numbers in a picture or another value of a frame: a picture of 4,096 x 2,730 in three colours."""
 
 MOST_FPS: Final = 1000
-PICTURES_AT_ONCE: Final = 16
-"""Packed pictures of a Parquet file that are read together."""
-
 _WIDTH: Final = re.compile(r"(0?\d?d)?")
 _WIDTHS: Final = {
     "chunk_index": _WIDTH,
@@ -111,10 +108,12 @@ class LeRobotFolder:
         features: all columns by name, cameras included.
         lengths: `[K]` frames of each episode.
         tasks: `K` texts of what the robot was to do.
+        observed: names of features that `episodes` reads by default; empty for all numbers.
     """
 
-    def __init__(self, path: Path, *, repository: str = "") -> None:
+    def __init__(self, path: Path, *, repository: str = "", observed: tuple[str, ...] = ()) -> None:
         self.path = path
+        self.observed = observed
         self._repository = repository
         # Files of the hub's cache are links into a folder beside its snapshots.
         self._root = path.parents[1] if repository else path
@@ -136,6 +135,11 @@ class LeRobotFolder:
         self.tasks: tuple[str, ...] = tuple(self._table["tasks"])
         self._require_counts(episodes, frames)
         self._require_rows()
+
+    @property
+    def source(self) -> str:
+        """Its absolute folder, or `hub:OWNER/NAME`."""
+        return f"{PREFIX}{self._repository}" if self._repository else f"{self.path.absolute()}"
 
     @property
     def cameras(self) -> dict[str, tuple[int, ...]]:
@@ -221,7 +225,11 @@ class LeRobotFolder:
         Raises:
             DataError: no such camera, episode or frames, or damaged files.
         """
-        length = int(self.lengths[self._episode(episode)])
+        if not 0 <= episode < len(self.lengths):
+            raise DataError(
+                f"{self.path}: expected an episode from 0 to {len(self.lengths) - 1}, got {episode}"
+            )
+        length = int(self.lengths[episode])
         last = length if last is None else last
         if not 0 <= first < last <= length:
             raise DataError(
@@ -232,7 +240,11 @@ class LeRobotFolder:
         return self.pictures(camera)[start + first : start + last]
 
     def episodes(
-        self, features: Sequence[str] = (), *, episodes: IntArray | None = None
+        self,
+        features: Sequence[str] = (),
+        *,
+        episodes: IntArray | None = None,
+        pictures: Callable[[str], OnDisk] | None = None,
     ) -> Episodes:
         """Read named features as observations, with actions and what rewards are recorded.
 
@@ -240,15 +252,18 @@ class LeRobotFolder:
         as the final one, and no episode terminates. Without `next.reward`, rewards are 0.
 
         Args:
-            features: their names; one alone is an array, and several are a dictionary. By default,
-                all numbers whose names begin with `observation.`, and no camera. Pictures of a
-                camera stay on disk until they are used.
+            features: their names; one alone is an array, and several are a dictionary. By default
+                those of `observed`, or else all numbers whose names begin with `observation.`, and
+                no camera. Pictures of a camera stay on disk until they are used.
             episodes: numbers of the episodes to read; all by default.
+            pictures: maps a camera to what is observed of each of its `T` frames; `pictures` of
+                this data set by default.
 
         Raises:
             DataError: unknown features, missing or damaged files, or numbers that disagree.
         """
-        chosen = tuple(features) or self._states()
+        chosen = tuple(features) or self.observed or self._states()
+        view = pictures or self.pictures
         numbers = np.arange(len(self.lengths)) if episodes is None else np.asarray(episodes)
         lengths = self.lengths[numbers]
         ends = np.cumsum(lengths)
@@ -259,8 +274,7 @@ class LeRobotFolder:
         columns = self._columns([*names, ACTION, *recorded])
         columns = {name: column[rows] for name, column in columns.items()}
         steps: dict[str, Any] = {
-            name: columns[name] if name in columns else self.pictures(name).select(rows)
-            for name in chosen
+            name: columns[name] if name in columns else view(name).select(rows) for name in chosen
         }
         observations: Observations = steps[chosen[0]] if len(chosen) == 1 else steps
         success = columns.get(SUCCESS)
@@ -307,13 +321,6 @@ class LeRobotFolder:
             )
         return states
 
-    def _episode(self, episode: int) -> int:
-        if not 0 <= episode < len(self.lengths):
-            raise DataError(
-                f"{self.path}: expected an episode from 0 to {len(self.lengths) - 1}, got {episode}"
-            )
-        return episode
-
     def _inside(self, file: str) -> Path:
         return inside(self._root, str(self.path.relative_to(self._root) / file))
 
@@ -349,17 +356,15 @@ class LeRobotFolder:
                 "whole folder."
             )
         self._require_files(files)
-        tables = [read_table(self._inside(f), [*names, "tasks"], texts=("tasks",)) for f in files]
-        columns: dict[str, Any] = {
-            name: np.concatenate([numbers_of(t[name], (), f"{self.path}, {name}") for t in tables])
-            for name in names
-        }
+        paths = [self._inside(file) for file in files]
+        columns: dict[str, Any] = read_numbers(paths, dict.fromkeys(names, ()))
         for name, column in columns.items():
             if not name.endswith("timestamp"):
                 if column.dtype.kind not in "iu":
                     raise DataError(f"{self.path}, {name}: expected whole numbers, got {column}")
                 columns[name] = column.astype(np.int64)
         with reading_foreign(f"{self.path}, tasks", "texts in each row"):
+            tables = [read_table(path, ["tasks"], texts=("tasks",)) for path in paths]
             tasks = [row for table in tables for row in table["tasks"].to_pylist()]
             return columns | {"tasks": [" / ".join(task) for task in tasks]}
 
@@ -433,13 +438,8 @@ class LeRobotFolder:
         texts = [name for name in names if self.features[name].dtype == "string"]
         if texts:
             raise DataError(f"{self.path}: expected features of numbers, got {', '.join(texts)}")
-        parts: dict[str, list[Array]] = {name: [] for name in (*COUNTED, *names)}
-        for file in self._data_files()[0]:
-            path = self._inside(file)
-            table = read_table(path, list(parts))
-            for name, read in parts.items():
-                read.append(numbers_of(table[name], shapes.get(name, ()), f"{path}, {name}"))
-        columns = {name: np.concatenate(read) for name, read in parts.items()}
+        paths = [self._inside(file) for file in self._data_files()[0]]
+        columns = read_numbers(paths, dict.fromkeys(COUNTED, ()) | shapes)
         for name, numbers in self.counted.items():
             if (columns.pop(name) != numbers).any():
                 raise DataError(
@@ -454,43 +454,30 @@ def open_lerobot(source: str | Path) -> LeRobotFolder:
 
     Args:
         source: its folder, or `hub:OWNER/NAME` of one on the hub, whose videos are downloaded when
-            they are needed.
+            they are needed; and perhaps the features to observe: `FOLDER:NAME,NAME`.
 
     Raises:
         DataError: nothing of the kind, of another version, with files missing, or damaged.
         MissingExtraError: pyarrow, or for the hub huggingface_hub, is not installed.
     """
-    name = str(source)
+    name, observed = split_features(source)
     if not name.startswith(PREFIX):
-        return LeRobotFolder(Path(source))
+        return LeRobotFolder(Path(name), observed=observed)
     repository = name.removeprefix(PREFIX)
     folder = hub_folder(repository, ["meta/**", "data/**"])
-    return LeRobotFolder(folder, repository=repository)
+    return LeRobotFolder(folder, repository=repository, observed=observed)
 
 
 def holds_lerobot(source: str | Path) -> bool:
-    """Whether a folder, or `hub:OWNER/NAME`, is a data set of LeRobot of any version."""
-    name = str(source)
+    """Whether a source, as of `open_lerobot`, is a data set of LeRobot of any version."""
+    name, _ = split_features(source)
     if not name.startswith(PREFIX):
-        return (Path(source) / INFO).is_file()
+        return (Path(name) / INFO).is_file()
     hub = require("huggingface_hub", extra="hub")
     try:
         return bool(hub.file_exists(name.removeprefix(PREFIX), INFO, repo_type="dataset"))
     except Exception:  # of a network, of any kind; `datasets` may have it in its cache
         return False
-
-
-def load_lerobot(source: str | Path) -> Episodes:
-    """Read episodes of a LeRobot data set; see `LeRobotFolder.episodes`.
-
-    Args:
-        source: as for `open_lerobot`, and perhaps the features to observe: `FOLDER:NAME,NAME`.
-
-    Raises:
-        DataError: as of `open_lerobot` and `LeRobotFolder.episodes`.
-    """
-    place, features = split_features(source)
-    return open_lerobot(place).episodes(features)
 
 
 def split_features(source: str | Path) -> tuple[str, tuple[str, ...]]:
@@ -544,12 +531,26 @@ def read_table(file: Path, columns: Sequence[str], *, texts: Collection[str] = (
         )
 
 
-def numbers_of(column: Any, shape: tuple[int, ...], name: str) -> Array:
-    """Return the numbers of an Arrow column, which may be nested in lists, as `[T, *shape]`.
+def read_numbers(files: Iterable[Path], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
+    """Read columns of Parquet files end to end, as arrays of numbers `[T, *shape]`.
+
+    Args:
+        files: the files.
+        shapes: shape of a value of each column, by its name.
 
     Raises:
-        DataError: something else than numbers, or of another shape.
+        DataError: as of `read_table`; or something else than numbers, or of another shape.
     """
+    parts: dict[str, list[Array]] = {name: [] for name in shapes}
+    for file in files:
+        table = read_table(file, [*shapes])
+        for name, shape in shapes.items():
+            parts[name].append(_numbers_of(table[name], shape, f"{file}, {name}"))
+    return {name: np.concatenate(part) for name, part in parts.items()}
+
+
+def _numbers_of(column: Any, shape: tuple[int, ...], name: str) -> Array:
+    """Return the numbers of an Arrow column, which may be nested in lists, as `[T, *shape]`."""
     values = column.combine_chunks()
     numbers, sizes = nested_numbers(values, name)
     if any((size != side).any() for size, side in zip(sizes, shape, strict=False)) or (
@@ -586,18 +587,16 @@ class _ParquetPictures:
     def _packed(self, rows: IntArray) -> Iterator[bytes]:
         """The bytes of the pictures in these rising rows, from the groups that hold them."""
         parquet = require("pyarrow.parquet", extra="parquet")
-        once = [self.column]
-        size = unpacked_bytes(self.path, columns=once, texts_once=once)
-        Expansion.of(self.path).add(PICTURES_AT_ONCE * size)  # one may be there many times
-        with parquet.ParquetFile(self.path) as file:
-            about = file.metadata
-            sizes = [about.row_group(group).num_rows for group in range(about.num_row_groups)]
-            ends = np.cumsum(sizes)
-            for group in np.unique(np.searchsorted(ends, rows, side="right")).tolist():
-                begin = int(ends[group]) - sizes[group]
-                batches = file.iter_batches(PICTURES_AT_ONCE, row_groups=[group], columns=once)
-                for batch in batches:
-                    inside_batch = rows[(rows >= begin) & (rows < begin + len(batch))] - begin
-                    values = batch.column(self.column).field("bytes")
-                    yield from values.take(inside_batch).to_pylist()
-                    begin += len(batch)
+        column = [self.column]
+        size = unpacked_bytes(self.path, columns=column, texts_once=column)
+        Expansion.of(self.path).add(size)
+        # A picture may be there many times; in a dictionary, it is once.
+        with parquet.ParquetFile(self.path, read_dictionary=[f"{self.column}.bytes"]) as file:
+            groups = range(file.num_row_groups)
+            ends = np.cumsum([file.metadata.row_group(group).num_rows for group in groups])
+            group_of_row = np.searchsorted(ends, rows, side="right")
+            for group in np.unique(group_of_row).tolist():
+                pictures = file.read_row_group(group, columns=column)[self.column]
+                first = int(ends[group]) - len(pictures)
+                for row in rows[group_of_row == group].tolist():
+                    yield pictures[row - first]["bytes"].as_py()

@@ -49,7 +49,8 @@ class CameraFrames:
         start = int(segments.start[row])
         steps = int(segments.real[row])
         states = None if segments.states is None else segments.states[start : start + steps]
-        if states is None or states.shape != (steps, 2) or not _is_one_run(states):
+        one_run = np.arange(steps)[:, None] * [0, 1]  # of one episode, a frame after another
+        if states is None or states.shape != (steps, 2) or (states - states[0] != one_run).any():
             raise DataError(
                 f"states of a clip of cameras: expected {steps} frames of one episode, one after "
                 f"another, got {'none' if states is None else states.tolist()[:3]}. Cut clips by "
@@ -78,13 +79,6 @@ class CameraFrames:
                 )
             self._recording = recording
         return self._recording
-
-
-def _is_one_run(states: Array) -> bool:
-    """Whether `[L, 2]` episodes and frames are of one episode, and the frames follow each other."""
-    return bool(
-        (states - states[0] == np.stack([0 * states[:, 0], np.arange(len(states))], 1)).all()
-    )
 
 
 def side_by_side(pictures: Sequence[Array]) -> Array:
@@ -123,11 +117,8 @@ def camera_names(recording: LeRobotFolder, names: Sequence[str] = ()) -> list[st
     return chosen
 
 
-def camera_episodes(recording: LeRobotFolder, features: Sequence[str] = ()) -> Episodes:
-    """Read all episodes, with the episode and frame of each step as its state.
-
-    The `features` are observed, by default all numbers: see `LeRobotFolder.episodes`.
-    """
+def camera_episodes(recording: LeRobotFolder) -> Episodes:
+    """Read all episodes, with the episode and frame of each step as its state."""
     counted = recording.counted
     states = np.stack([counted["episode_index"], counted["frame_index"]], axis=1)
-    return replace(recording.episodes(features), states=states)
+    return replace(recording.episodes(), states=states)
