@@ -26,9 +26,7 @@ from preferl.training import (
     RewardFunction,
     RewardTrainer,
     RewardTrainerConfig,
-    load_reward,
     relabel,
-    save_reward,
 )
 
 SMALL = MLPRewardConfig(hidden=(16,), members=3)
@@ -102,16 +100,6 @@ def test_rewards_online_are_those_of_relabelling_what_was_recorded(model, kind):
         outside.take()
         learner.env.take()
         learner.algorithm.set_env(learner.algorithm.get_env())  # which it resets
-
-
-@pytest.mark.parametrize("model", [n for n in MODELS if "history" not in n], indirect=True)
-def test_a_saved_reward_computes_the_same(model, tmp_path, rng):
-    episodes = make_episodes(rng, [30])
-    reward = RewardFunction(model).scaled(episodes)
-    save_reward(tmp_path / "it", reward)
-    np.testing.assert_array_equal(
-        relabel(episodes, load_reward(tmp_path / "it")).rewards, relabel(episodes, reward).rewards
-    )
 
 
 def test_swapping_sides_and_answers_learns_the_same(model, rng):

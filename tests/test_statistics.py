@@ -17,14 +17,6 @@ from preferl.statistics import (
 )
 
 
-def test_wilson_by_hand():
-    # z = 2: centre (0.5 + 2/4) / 2 ... for 2 of 4: (0.5 + 4/8) / (1 + 1) = 0.5,
-    # half = 2/2 * sqrt(0.25/4 + 4/64) = sqrt(0.125)
-    low, high = wilson_interval(2, 4, z=2)
-    assert low == pytest.approx(0.5 - math.sqrt(0.125))
-    assert high == pytest.approx(0.5 + math.sqrt(0.125))
-
-
 @pytest.mark.parametrize(("successes", "trials"), [(0, 5), (5, 5), (37, 50), (1, 1)])
 def test_wilson_like_scipy(successes, trials):
     expected = scipy.stats.binomtest(successes, trials).proportion_ci(method="wilson")

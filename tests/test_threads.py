@@ -75,16 +75,6 @@ def noted(threads):
     return combine
 
 
-def test_threads_are_put_back():
-    before = torch.get_num_threads()
-    with torch_threads(before + 2):
-        assert torch.get_num_threads() == before + 2
-        with torch_threads(1):
-            assert torch.get_num_threads() == 1
-        assert torch.get_num_threads() == before + 2
-    assert torch.get_num_threads() == before
-
-
 def test_torch_is_not_loaded_for_its_threads():
     code = (
         "import sys\nfrom preferl.threads import half_of_the_cores, torch_threads\n"

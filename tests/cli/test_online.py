@@ -46,22 +46,6 @@ def test_online_run_from_options(tmp_path, capsys):
     assert measured_shares("Pendulum-v1")[0].in_words in words
 
 
-@pytest.mark.slow
-def test_what_a_run_keeps_is_read_by_other_commands(tmp_path, capsys):
-    ppo = ["--algorithm", "ppo", "--algorithm.n-steps", "100", "--algorithm.batch-size", "50"]
-    assert run(*small(tmp_path / "run", "--keep-experience", *ppo)) == 0
-    experience = tmp_path / "run/experience"
-    assert run("data", "inspect", experience) == 0
-    fit = ("--epochs", 1, "--hidden", 8, "--report-to", "jsonl", "--out")
-    assert run("reward", "fit", "--comparisons", tmp_path / "run", *fit, tmp_path / "a") == 0
-    scripted = ("--demonstrations", experience, "--teacher", "oracle", "--length", 10)
-    assert run("reward", "fit", *scripted, "--queries", 20, *fit, tmp_path / "b") == 0
-    offline = ("--demonstrations", experience, "--reward", tmp_path / "b", "--episodes", 0)
-    how = ("--steps", 2, "--no-controls", "--seeds", 0, "--report-to", "jsonl")
-    assert run("offline", "run", *offline, *how, "--out", tmp_path / "c") == 0
-    assert (tmp_path / "c/policies/learned-0").is_dir()
-
-
 def test_the_last_preset_counts(capsys):
     assert run("online", "run", "--preset", "pendulum", "--preset", "moon", "--resume") == 2
     message = capsys.readouterr().err

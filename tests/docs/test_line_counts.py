@@ -49,20 +49,6 @@ def test_a_loop_of_ones_own_takes_eight_more_lines():
 
 
 @pytest.mark.slow
-def test_without_those_lines_the_loop_learns_from_the_environments_own_reward(tmp_path):
-    script = tmp_path / "plain.py"
-    script.write_text(without_feedback(LOOP.read_text("utf-8")), encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-W", "error", script, "--steps", "1024"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert [file.name for file in (tmp_path / "runs/own").iterdir()] == ["agent.pt"]
-
-
-@pytest.mark.slow
 def test_with_them_a_reward_is_published_while_it_learns(tmp_path):
     rewards = tmp_path / "runs/own/rewards"
     endless = [sys.executable, "-W", "error", LOOP, "--script", "--steps", "1000000000"]

@@ -5,7 +5,7 @@ import pytest
 
 from preferl.data import Episodes, window_indices
 from preferl.errors import ConfigError, ModelError
-from preferl.evaluation import epic_distance, step_rewards
+from preferl.evaluation import epic_distance, oracle, step_rewards
 
 
 @pytest.fixture
@@ -59,21 +59,13 @@ def test_constant_rewards_have_no_distance(episodes):
     assert math.isnan(distance(base, lambda s, a, f: np.ones(len(a)), episodes))
 
 
-def test_by_hand_on_a_state_and_two_actions():
-    # One state, actions 0 and 1: C(R) = R(a) - mean R + const, so r is the plain correlation:
-    # R1 = (0, 1), R2 = (1, 0) correlate with -1.
-    block = np.zeros((2, 1))
-    flip = Episodes(
-        block, np.array([[0.0], [1.0]]), np.zeros(2), np.zeros(2, bool), block[:1], np.array([2])
-    )
-    assert distance(lambda s, a, f: a[:, 0], lambda s, a, f: 1 - a[:, 0], flip) == pytest.approx(1)
-
-
-def test_discount_and_history_are_checked(episodes):
+def test_what_has_no_distance_is_refused(episodes):
     with pytest.raises(ConfigError, match="discount"):
         distance(base, base, episodes, discount=1.5)
     with pytest.raises(ConfigError, match="context"):
         distance(Lookback(), base, episodes)
+    with pytest.raises(ConfigError, match="recorded reward"):
+        distance(base, oracle(), episodes)
 
 
 def test_what_followed_is_the_episodes_own(episodes):

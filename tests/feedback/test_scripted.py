@@ -153,11 +153,6 @@ def test_equal_overwrites_mistakes_and_looks_at_plain_returns():
     assert answers(teacher, shown) == [0.5, 0.0]
 
 
-def test_skipping_comes_before_everything():
-    teacher = ScriptedTeacher(temperature=0, skip_below=5, equal_within=100, error_rate=0.5)
-    assert np.isnan(answers(teacher, of_returns([1.0], [2.0]))).all()
-
-
 def test_mistakes_turn_answers_round_and_leave_ties():
     shown = of_returns([1.0, 0.0, 2.0], [0.0, 1.0, 2.0])
     assert answers(ScriptedTeacher.mistake(rate=1.0), shown) == [0.0, 1.0, 0.5]

@@ -12,7 +12,6 @@ from helpers.wrapped_pendulums import pendulum
 from preferl.data import Comparisons, Segments, sample_segments
 from preferl.errors import ConfigError, ModelError
 from preferl.evaluation import (
-    epic_distance,
     evaluate_reward,
     negated,
     oracle,
@@ -59,20 +58,6 @@ def test_reports_relabelling_and_controls(reward, episodes, answers):
     np.testing.assert_allclose(relabel(episodes, reward).rewards, expected, rtol=1e-6)
     np.testing.assert_allclose(step_rewards(reward, episodes), expected)
     np.testing.assert_allclose(step_rewards(negated(reward), episodes), -expected)
-
-
-def test_epic_takes_functions_of_two_and_three_arguments(episodes):
-    def shaped(observations, actions, following):
-        potential = following[:, 1] * 0.99 - observations[:, 1]
-        return true_reward(observations, actions) + potential
-
-    learned = RewardFunction(MLPReward(*SPACES, seed=0))
-    rng = np.random.default_rng
-    for one in (true_reward, oracle(true_reward), shaped):
-        assert epic_distance(one, true_reward, episodes, rng=rng(0)) == pytest.approx(0, abs=1e-6)
-        assert 0 < epic_distance(learned, one, episodes, rng=rng(0)) < 1
-    with pytest.raises(ConfigError, match="recorded reward"):
-        epic_distance(true_reward, oracle(), episodes, rng=rng(0))
 
 
 def torque(observations, actions):

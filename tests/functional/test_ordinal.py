@@ -1,10 +1,7 @@
 """Cumulative logits: numbers by hand, gradients, and thresholds that scipy finds, too."""
 
 import numpy as np
-import pytest
 import torch
-from scipy.optimize import minimize
-from scipy.special import expit
 
 from preferl.functional import ordered_thresholds, rating_loss
 
@@ -49,35 +46,3 @@ def test_thresholds_rise_and_have_gradients():
         thresholds[0].detach(), 0.5 + np.cumsum([0, *np.log1p(np.exp([-3.0, 0.0, 4.0]))])
     )
     assert torch.autograd.gradcheck(ordered_thresholds, free)
-
-
-def test_scipy_finds_the_same_thresholds(rng):
-    """The loss's minimum over thresholds is that of McCullagh's likelihood, written in numpy."""
-    scores = rng.normal(0, 2, 300)
-    latent = scores + rng.logistic(size=300)
-    level = np.digitize(latent, [-2.0, 0.0, 1.0])
-
-    def formula(thresholds):
-        at_most = expit(np.concatenate([thresholds, [INF]])[:, None] - scores)
-        probability = np.diff(at_most, axis=0, prepend=0)[level, np.arange(300)]
-        return -np.log(np.maximum(probability, 1e-300)).sum()
-
-    found = minimize(formula, [-1.0, 0.0, 1.0], method="Nelder-Mead", options={"xatol": 1e-6})
-    free = torch.zeros(3, dtype=torch.float64, requires_grad=True)
-    search = torch.optim.LBFGS([free], max_iter=200, line_search_fn="strong_wolfe")
-
-    def loss():
-        search.zero_grad()
-        ends = torch.tensor([INF])
-        bounds = torch.cat([-ends, ordered_thresholds(free), ends])
-        of_rows = rating_loss(
-            torch.from_numpy(scores), bounds[level], bounds[level + 1], torch.tensor(4)
-        )
-        total = of_rows.sum()
-        total.backward()
-        return total
-
-    search.step(loss)
-    assert loss().item() == pytest.approx(found.fun, rel=1e-6)
-    np.testing.assert_allclose(ordered_thresholds(free).detach(), found.x, atol=1e-3)
-    np.testing.assert_allclose(found.x, [-2.0, 0.0, 1.0], atol=0.5)

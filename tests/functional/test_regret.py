@@ -36,23 +36,6 @@ def test_successor_features_by_hand():
     assert left[:, RIGHT].tolist() == [[1, 0], [1, 0], [0, 1]]
 
 
-def test_successor_features_agree_with_sums_over_random_walks():
-    generator = torch.Generator().manual_seed(0)
-    transitions = torch.rand(5, 3, 5, generator=generator, dtype=torch.float64)
-    transitions *= 0.9 / transitions.sum(-1, keepdim=True)  # a tenth of the steps are the last
-    features = torch.randn(5, 3, 4, generator=generator, dtype=torch.float64)
-    policy = torch.tensor([0, 2, 1, 1, 0])
-    state = torch.arange(5)
-    chance = transitions.clone()  # [X, U, X] of states after some steps
-    total = features.clone()
-    for step in range(1, 200):
-        total += DISCOUNT**step * chance @ features[state, policy]
-        chance = chance @ transitions[state, policy]
-    torch.testing.assert_close(
-        successor_features(transitions, features, policy[None], DISCOUNT)[0], total
-    )
-
-
 def test_optimal_policies_by_hand():
     weights = torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.1, 1.0]], dtype=torch.float64)
     policies = optimal_policies(*corridor(), weights, DISCOUNT)

@@ -1,12 +1,9 @@
 """Rewards of whole episodes: the fast way, the plain way, and as they would be while acting."""
 
-import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
 
-from preferl.data.windows import History
-from preferl.functional import lower_bound
 from preferl.models import (
     Ensemble,
     LSTMReward,
@@ -17,11 +14,9 @@ from preferl.models import (
     PreferenceTransformerConfig,
 )
 from preferl.models.base import (
-    positions,
     trace_windows,
 )
-from preferl.testing import FadingModel, make_episodes
-from preferl.training import RewardFunction, relabel
+from preferl.testing import FadingModel
 
 OBSERVATIONS = spaces.Box(-1, 1, (3,))
 ACTIONS = spaces.Box(-1, 1, (2,))
@@ -112,18 +107,3 @@ def test_each_step_has_the_reward_of_the_window_that_ends_there(model, lengths):
     torch.testing.assert_close(traced, expected, atol=1e-5, rtol=1e-5)
     plain = trace_windows(model, features, lengths, torch.arange(len(features)))
     torch.testing.assert_close(plain, expected, atol=1e-5, rtol=1e-5)
-
-
-def test_rewards_relabelled_are_those_computed_while_acting(model):
-    data = make_episodes(np.random.default_rng(0), LENGTHS, OBSERVATIONS, ACTIONS)
-    reward = RewardFunction(model, combine=lower_bound(1.0)).scaled(data)
-    history = History(model.context, 1)
-    online = []
-    for step, position in enumerate(positions(torch.tensor(LENGTHS)).tolist()):
-        if position == 0:
-            history.forget()
-        row = slice(step, step + 1)
-        online.append(reward(*history.append(data.observations[row], data.actions[row])))
-    relabelled = relabel(data, reward)
-    assert relabelled.rewards.dtype == np.float32
-    np.testing.assert_allclose(relabelled.rewards, np.concatenate(online), atol=1e-5)

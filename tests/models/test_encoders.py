@@ -10,7 +10,6 @@ from preferl.models import VectorEncoder, check_spaces, infer_spaces
 from preferl.models.encoders import CLIP
 from preferl.models.spaces import feature_size
 from preferl.shapes import map_observations
-from preferl.testing import sample_steps
 from preferl.training.batches import to_tensors
 
 ONE = spaces.Box(-1, 1, (1,))
@@ -42,26 +41,6 @@ def features(space, values):
 def test_features_by_hand(space, values, expected):
     assert features(space, values) == [pytest.approx(row) for row in expected]
     assert feature_size(space) == len(expected[0])
-
-
-def test_leading_axes_are_kept():
-    space = spaces.Dict(
-        {
-            "image": spaces.Box(0, 255, (4, 4, 3), np.uint8),
-            "mode": spaces.MultiDiscrete([2, 3]),
-            "at": spaces.Box(-np.inf, np.inf, (2, 2)),
-            "on": spaces.MultiBinary([2, 2]),
-        }
-    )
-    encoder = VectorEncoder(space, spaces.Discrete(3))
-    rng = np.random.default_rng(0)
-    steps = [to_tensors(sample_steps(s, 6, rng), "cpu") for s in (space, spaces.Discrete(3))]
-    flat = encoder(*steps)
-    assert flat.shape == (6, encoder.size) == (6, 4 + 48 + 5 + 4 + 3)
-    shaped = encoder(*(map_observations(lambda a: a.unflatten(0, (2, 3)), part) for part in steps))
-    assert torch.equal(shaped.flatten(0, 1), flat)
-    empty = encoder(*(map_observations(lambda a: a[:0], part) for part in steps))
-    assert empty.shape == (0, encoder.size)
 
 
 def test_statistics_are_those_of_the_steps_and_only_numbers_are_scaled():

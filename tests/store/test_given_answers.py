@@ -1,13 +1,10 @@
 """Answers page by page, and changes to them that lose nothing."""
 
-import time
-import timeit
-from functools import partial
 from itertools import pairwise
 
 import numpy as np
 import pytest
-from sqlalchemy import insert, select
+from sqlalchemy import select
 
 from helpers.queue_steps import answer_next, claim_one, invite, on_sqlite, show
 from preferl.errors import ConfigError, FeedbackError
@@ -242,45 +239,3 @@ def test_nothing_changes_that_has_changed_or_is_not_there(study):
     with pytest.raises(ConfigError, match="show"):
         study.page(show="everything")
     assert len(study.rows()) == before
-
-
-def many(store, count):
-    """A project of `count` answers to half as many pairs, and their predictions; its number."""
-    study = Study(store)
-    rng = np.random.default_rng(0)
-    about = {"project_id": study.project, "quorum": 2, "needed": 0}
-    numbers = range(1_000, 1_000 + count // 2)
-    ((first, second), *_) = store.queries.pairs(study.project, study.asked)
-    pair = about | {"first_clip": first, "second_clip": second, "purpose": "ask", "asked_at": 0.0}
-    sides = rng.integers(0, 2, count).tolist()
-    with store.database.write() as session:
-        session.execute(insert(Query), [{"id": n, "ready": True, **pair} for n in numbers])
-        rows = [
-            {
-                "project_id": study.project, "query_id": numbers[row // 2], "swapped": False,
-                "annotator_id": (study.ann, study.ben)[row % 2], "key": f"many-{row:08d}",
-                "kind": ("left", "right")[side], "preference": 1.0 - side, "answered_at": row,
-            }
-            for row, side in enumerate(sides)
-        ]  # fmt: skip
-        session.execute(insert(Answer), rows)
-    study.publish(1, dict(zip(numbers, rng.uniform(size=len(numbers)).tolist(), strict=True)))
-    return study
-
-
-@on_sqlite
-def test_ten_thousand_answers_take_no_time(store):
-    study = many(store, 10_000)
-    assert study.page().total == 10_000
-    for listed in ("all", "differing", "surprising", "withdrawn"):
-        for more in ({}, {"annotator_id": study.ben}, {"after": 5_000}):
-            # Others may use the machine, and Python may collect garbage meanwhile.
-            page = partial(study.page, show=listed, **more)
-            taken = min(timeit.repeat(page, time.process_time, number=1, repeat=3))
-            assert taken < 0.5, (listed, more)
-    differing = study.page(show="differing")
-    surprising = study.page(show="surprising")
-    assert 4_500 < differing.total < 5_500
-    assert 4_500 < surprising.total < 5_500
-    miss = [abs(row.answer.preference - row.predicted) for row in surprising.answers]
-    assert miss == sorted(miss, reverse=True)

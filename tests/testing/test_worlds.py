@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 
-from preferl.errors import SpaceError
+from preferl.errors import ConfigError, SpaceError
+from preferl.testing import check_reward_model
 from preferl.testing.worlds import (
+    FadingModel,
     PointWorld,
     linear_reward,
     sample_steps,
@@ -39,3 +42,10 @@ def test_a_space_of_another_kind_is_refused(rng):
         sample_steps(spaces.Text(5), 3, rng)
     with pytest.raises(SpaceError):
         sample_steps(spaces.Dict(a=spaces.Text(5)), 3, rng)
+
+
+def test_the_fading_model_keeps_the_contract_and_its_context():
+    model = FadingModel(context=3)
+    check_reward_model(model)
+    with pytest.raises(ConfigError, match="steps: expected 3, got 4"):
+        model.judge(torch.zeros(1, 4, 4), torch.ones(1, 4, dtype=torch.bool))

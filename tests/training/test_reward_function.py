@@ -12,9 +12,7 @@ from gymnasium import spaces
 
 from preferl.data import (
     concatenate,
-    load_episodes,
     sample_segments,
-    save_episodes,
 )
 from preferl.errors import (
     CheckpointError,
@@ -122,15 +120,6 @@ def test_a_reward_does_not_change_when_its_model_trains_on(rng):
     model.train()
     np.testing.assert_array_equal(reward.member_rewards(episodes), before)
     assert (RewardFunction(model).member_rewards(episodes) != before).any()
-
-
-def test_relabelling_reads_memory_maps(tmp_path, rng):
-    episodes = make_episodes(rng, [20])
-    save_episodes(tmp_path / "it", episodes)
-    reward = RewardFunction(mlp())
-    expected = relabel(episodes, reward).rewards
-    loaded = load_episodes(tmp_path / "it")
-    np.testing.assert_array_equal(relabel(loaded, reward).rewards, expected)
 
 
 def test_scaled_rewards_have_no_mean_and_the_deviation_asked_for(model, episodes):

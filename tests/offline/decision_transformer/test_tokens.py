@@ -60,41 +60,6 @@ def test_the_last_action_alone_is_the_last_of_all(model, batch):
     torch.testing.assert_close(last, every[:, -1], atol=1e-6, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["states", "actions", "returns_to_go", "timesteps"])
-def test_nothing_later_changes_what_was_predicted(model, batch, name):
-    parameters = dict(model.named_parameters())
-    changed = dict(batch) | {name: batch[name].clone()}
-    # An action comes after the prediction of its own step.
-    since = 3 if name == "actions" else 4
-    changed[name][:, since:] = 7
-    with torch.no_grad():
-        before = predict_actions(parameters, SHAPE, batch, training=False)
-        after = predict_actions(parameters, SHAPE, changed, training=False)
-    torch.testing.assert_close(before[:, :4], after[:, :4], atol=0, rtol=0)
-    assert not torch.equal(before[:, 4:], after[:, 4:])
-
-
-@pytest.mark.parametrize("name", ["states", "actions", "returns_to_go", "timesteps"])
-def test_what_stands_in_padding_changes_nothing(model, batch, name):
-    parameters = dict(model.named_parameters())
-    padding = ~batch["attention_mask"].bool()
-    changed = dict(batch) | {name: batch[name].clone()}
-    changed[name][padding] = 9
-    with torch.no_grad():
-        before = predict_actions(parameters, SHAPE, batch, training=False)
-        after = predict_actions(parameters, SHAPE, changed, training=False)
-    torch.testing.assert_close(before[~padding], after[~padding], atol=0, rtol=0)
-
-
-def test_a_padded_window_is_the_bare_history(model, batch):
-    parameters = dict(model.named_parameters())
-    bare = {name: tensor[:1, 2:] for name, tensor in batch.items()}
-    with torch.no_grad():
-        padded = predict_actions(parameters, SHAPE, batch, training=False)[:1, 2:]
-        alone = predict_actions(parameters, SHAPE, bare, training=False)
-    torch.testing.assert_close(padded, alone, atol=1e-6, rtol=1e-5)
-
-
 def test_every_parameter_that_is_used_gets_a_gradient(model, batch):
     trained = {n: p.detach().clone().requires_grad_() for n, p in model.named_parameters()}
     predict_actions(

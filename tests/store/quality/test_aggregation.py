@@ -129,19 +129,6 @@ def test_expectation_maximisation_is_that_of_plain_loops(rng):
         np.testing.assert_allclose(posterior, plain_em(table, steps, 4, 0.8), atol=1e-9)
 
 
-@pytest.mark.parametrize("answers", [0.0, 4.0])
-@pytest.mark.parametrize("seed", range(3))
-def test_the_objective_never_falls(answers, seed):
-    rng = np.random.default_rng(seed)
-    crowd = simulate_crowd(
-        np.array([0, 0.3, 0.6, 0.9]), rng, CrowdConfig(answers=80, tie_width=1.0, cannot_tell=0.05)
-    )
-    fit = fit_dawid_skene(crowd.votes, DawidSkeneConfig(answers=answers, tolerance=1e-9))
-    assert (np.diff(fit.objective) > -1e-8).all()
-    assert fit.converged
-    assert fit.objective[-1] > fit.objective[0] + 0.5
-
-
 def test_accuracies_are_found_again():
     careless = np.array([0, 0, 0.2, 0.5, 0.9])
     config = CrowdConfig(answers=1000, difference=50, known_share=0, repeat_share=0)

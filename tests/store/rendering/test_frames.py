@@ -81,12 +81,6 @@ def test_stacks_of_pictures_with_opacity_show_the_newest(rng):
     np.testing.assert_array_equal(_drawn(pictures, newest="first"), pictures[..., :3])
 
 
-def test_four_channels_that_all_change_are_four_grey_frames_unless_it_is_said(rng):
-    pictures = rng.integers(0, 256, (3, 16, 16, 4), dtype=np.uint8)
-    np.testing.assert_array_equal(_drawn(pictures), pictures[..., 3:])
-    np.testing.assert_array_equal(_drawn(pictures, colours=4), pictures[..., :3])
-
-
 def test_pictures_whose_shown_channel_never_changes_are_refused(rng):
     pictures = rng.integers(0, 256, (3, 16, 16, 2), dtype=np.uint8)
     pictures[..., 1] = 255
