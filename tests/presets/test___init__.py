@@ -12,7 +12,13 @@ from preferl.errors import ConfigError
 from preferl.online.configs import OnlineConfig
 from preferl.presets import load_preset, preset_names, with_changes
 
-PACKAGES = {"shimmy": "dm_control", "Pendulum": "pygame", "CartPole": "pygame", "preferl": "numpy"}
+PACKAGES = {
+    "shimmy": "dm_control",
+    "metaworld": "metaworld",
+    "Pendulum": "pygame",
+    "CartPole": "pygame",
+    "preferl": "numpy",
+}
 """What an environment needs by the beginning of its id; all others need mujoco."""
 
 
@@ -29,6 +35,7 @@ def test_every_preset_makes_a_run_of_its_own_steps_and_queries(name):
     assert (config.steps, config.comparisons) == (settings["steps"], settings["comparisons"])
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning:gymnasium")  # of Meta-World's spaces
 @pytest.mark.parametrize("name", preset_names())
 def test_environments_can_be_made_and_take_steps(name):
     config = config_of(name)
