@@ -43,7 +43,7 @@ def result(folder):
 
 
 def answers(tmp_path, **changes):
-    return AnswersConfig(demonstrations=tmp_path / "episodes", **changes).read()
+    return AnswersConfig(demonstrations=tmp_path / "episodes", **changes).read()[:3]
 
 
 def test_so_many_of_the_labels_are_drawn_by_the_seed(data, tmp_path):

@@ -19,7 +19,7 @@ from preferl.models import (
     infer_spaces,
 )
 from preferl.training import RewardFunction, relabel
-from preferl.training.lerobot import PreferlConfig, PreferlRewardModel, save_lerobot_reward
+from preferl.training.lerobot import PreferlConfig, PreferlRewardModel
 
 FRONT = "observation.images.front"
 CHUNK = 10
@@ -41,7 +41,7 @@ def test_lerobot_loads_a_reward_and_computes_the_same(shared, tmp_path, feature,
     folder = shared / "data" / "lerobot" / "barcode_images"
     episodes = open_lerobot(folder).episodes([feature])
     reward = model_of(episodes, kind, config)
-    save_lerobot_reward(tmp_path / "reward", reward, [feature])
+    PreferlRewardModel.of(reward, [feature]).save_pretrained(tmp_path / "reward")
     assert {file.name for file in (tmp_path / "reward").iterdir()} >= {
         "config.json",
         "model.safetensors",
@@ -61,15 +61,15 @@ def test_lerobot_loads_a_reward_and_computes_the_same(shared, tmp_path, feature,
     np.testing.assert_allclose(rewards.numpy(), expected, atol=1e-4)
 
 
-def test_what_a_reward_model_needs(shared, tmp_path):
+def test_what_a_reward_model_needs(shared):
     episodes = open_lerobot(shared / "data" / "lerobot" / "barcode_images").episodes()
     reward = model_of(episodes, MLPReward, MLPRewardConfig())
     with pytest.raises(ModelError, match="expected the name of one feature"):
-        save_lerobot_reward(tmp_path, reward, ["observation.state", FRONT])
+        PreferlRewardModel.of(reward, ["observation.state", FRONT])
     of_features = reward.model
     of_features.frozen_encoder = "1f"
     with pytest.raises(ModelError, match="one of features of the encoder 1f"):
-        save_lerobot_reward(tmp_path, RewardFunction(of_features), ["observation.state"])
+        PreferlRewardModel.of(RewardFunction(of_features), ["observation.state"])
     wrapped = PreferlRewardModel.of(reward, ["observation.state"])
     with pytest.raises(ModelError, match="got no action"):
         wrapped.compute_reward({"observation.state": torch.zeros(2, 3)})

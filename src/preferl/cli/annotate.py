@@ -33,6 +33,7 @@ from preferl.cli.parsing import POSITIONAL
 from preferl.configs import plain, without_password
 from preferl.data import sources
 from preferl.data.segment_sampling import windows_of
+from preferl.data.segments import join_segments
 from preferl.errors import (
     ConfigError,
     DataError,
@@ -803,11 +804,11 @@ def _draw_pairs(config: CreateConfig, source: ClipSource) -> DrawnPairs:
     rng = np.random.default_rng(config.seed)
     sampler = _pair_sampler(config)
     episodes = source.episodes
-    whole = data.whole_episodes(episodes)
-    length = whole.length if config.whole_episodes else config.length
     names, task = np.unique(source.tasks, return_inverse=True)
-    clips: list[IntArray] = []  # [n, 3] where each was cut, as `Segments.origin`
+    parts: list[data.Segments] = []
+    origins: list[IntArray] = []
     pairs: list[IntArray] = []
+    tasks: list[str] = []
     for number, count in enumerate(_queries_by_task(config, episodes, task).tolist()):
         if not count:
             continue
@@ -816,24 +817,17 @@ def _draw_pairs(config: CreateConfig, source: ClipSource) -> DrawnPairs:
         if config.whole_episodes:
             drawn = data.whole_episodes(part)
         else:
-            drawn = data.sample_segments(part, segments_wanted(sampler, count), length, rng)
+            wanted = segments_wanted(sampler, count)
+            drawn = data.sample_segments(part, wanted, config.length, rng)
         segments = store.distinct_clips(drawn)
-        pairs.append(sampler(segments, count, rng) + sum(map(len, clips)))
+        pairs.append(sampler(segments, count, rng) + sum(map(len, parts)))
+        tasks += [str(names[number])] * len(pairs[-1])
         origin = np.array(segments.origin)
         origin[:, [0, 2]] = task_rows[origin[:, [0, 2]]]
-        clips.append(origin)
-    origin = np.concatenate(clips)
-    start = episodes.starts[origin[:, 0]] + origin[:, 1]
-    segments = replace(
-        whole,
-        start=start,
-        real=np.minimum(episodes.ends[origin[:, 0]] - start, length),
-        length=length,
-        origin=origin,
-    )
-    all_pairs = np.concatenate(pairs)
-    tasks = tuple(str(names[number]) for number in task[origin[all_pairs[:, 0], 0]])
-    return DrawnPairs(segments, all_pairs, tasks)
+        origins.append(origin)
+        parts.append(segments)
+    segments = replace(join_segments(parts), origin=np.concatenate(origins))
+    return DrawnPairs(segments, np.concatenate(pairs), tuple(tasks))
 
 
 def _pair_sampler(config: CreateConfig) -> "PairSampler":

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from shutil import rmtree
-from typing import TYPE_CHECKING, Annotated, Final, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar, cast
 
 import numpy as np
 
@@ -33,6 +33,7 @@ FOLDER = "runs/labels"
 NAME = "labels"  # of a project, by default
 
 Crossing = Literal["drop", "keep", "error"]
+Given = TypeVar("Given", "data.Comparisons | None", "data.Ratings | None")
 Trust = Annotated[tuple[str, ...], Mark("MODULE", repeated=True)]
 """`--trust MODULE`, once for each module that data may name (see `preferl.trust`)."""
 
@@ -204,13 +205,13 @@ class AnswersConfig(StoreConfig):
         draws: int = 0xA5C,
         *,
         encoder: "FrozenEncoder | None" = None,
-        rated: "data.Ratings | None" = None,
-    ) -> "tuple[data.Episodes, data.Comparisons, sources.LabelReport]":
-        """Read the episodes that a reward is scaled over, the answers, and counts of the answers.
+        rated: bool = False,
+    ) -> "tuple[data.Episodes, data.Comparisons, sources.LabelReport, data.Ratings | None]":
+        """Read the episodes that a reward is scaled over, the answers, their counts, and ratings.
 
         Random draws depend on the seed and on `draws`, a number that differs between commands.
-        With an `encoder`, episodes and compared clips have its features as observations. With
-        `rated` clips, a store may have no answers about pairs.
+        With an `encoder`, episodes and clips have its features as observations. Ratings are read if
+        `rated`; then a store that has some may have no answers about pairs.
 
         Raises:
             ConfigError: no source of answers is given, or several, or too few answers exist.
@@ -225,10 +226,10 @@ class AnswersConfig(StoreConfig):
         episodes = None
         if self.demonstrations is not None:
             episodes = read_episodes(self.demonstrations, encoder, task=self.task)
-        given, report = _given(self, episodes, rated)
-        if given is not None and encoder is not None:
-            clips = encoded_clips(given.segments, self.demonstrations, episodes)
-            given = replace(given, segments=clips)
+        given, report, ratings = _given(self, episodes, rated=rated)
+        if encoder is not None:
+            given = _encoded(given, self.demonstrations, episodes)
+            ratings = _encoded(ratings, self.demonstrations, episodes)
         if given is None:  # so there are episodes, and a teacher
             comparisons = _drawn(
                 self, cast("data.Episodes", episodes), cast("Teacher", teacher), rng
@@ -242,6 +243,7 @@ class AnswersConfig(StoreConfig):
             comparisons.segments.episodes() if episodes is None else episodes,
             comparisons,
             report,
+            ratings,
         )
 
 
@@ -305,16 +307,15 @@ def open_robot(source: Path | str | None) -> "sources.LeRobotFolder":
     return sources.open_lerobot(source)
 
 
-def encoded_clips(
-    clips: "data.Segments", source: Path | None, episodes: "data.Episodes | None"
-) -> "data.Segments":
-    """Give clips the observations of the frames that they show."""
+def _encoded(given: Given, source: Path | None, episodes: "data.Episodes | None") -> Given:
+    """Give the clips of answers or ratings the observations of the frames that they show."""
     from preferl.data.frame_tables import frames_of
 
-    recording = open_robot(source)
-    episodes = cast("data.Episodes", episodes)
-    frames = frames_of(clips, recording, episodes.actions)
-    return replace(clips, observations=take(episodes.observations, frames))
+    if given is None or episodes is None:
+        return given
+    frames = frames_of(given.segments, open_robot(source), episodes.actions)
+    observations = take(episodes.observations, frames)
+    return replace(given, segments=replace(given.segments, observations=observations))
 
 
 def require_one_source(config: AnswersConfig) -> None:
@@ -337,11 +338,12 @@ def require_one_source(config: AnswersConfig) -> None:
 
 
 def _given(
-    config: AnswersConfig, episodes: "data.Episodes | None", rated: "data.Ratings | None"
-) -> "tuple[data.Comparisons | None, sources.LabelReport | None]":
-    """Read the answers that exist already, and the counts of a label folder."""
+    config: AnswersConfig, episodes: "data.Episodes | None", *, rated: bool
+) -> "tuple[data.Comparisons | None, sources.LabelReport | None, data.Ratings | None]":
+    """Read the answers that exist already, the counts of a label folder, and ratings."""
     if config.comparisons is not None:
-        return data.load_comparisons(config.comparisons), None
+        ratings = data.load_ratings(config.comparisons) if rated else None
+        return data.load_comparisons(config.comparisons), None, ratings
     if config.store is not None:
         from preferl.store import StoredFeedback
 
@@ -349,15 +351,16 @@ def _given(
             feedback = StoredFeedback(
                 store, project.id, combine=config.combine, annotators=config.annotators
             )
-            if rated is None or feedback.revision:
-                return feedback.comparisons(), None
-            return data.Comparisons.none(rated.segments), None
+            ratings = store.ratings.table(project.id) if rated else None
+            if ratings is None or feedback.revision:
+                return feedback.comparisons(), None, ratings
+            return data.Comparisons.none(ratings.segments), None, ratings
     if config.labels is None or episodes is None:
-        return None, None
+        return None, None, None
     length = config.length
     crossing = config.crossing
     labelled = sources.load_labels(config.labels, episodes, length=length, crossing=crossing)
-    return labelled.comparisons, labelled.report
+    return labelled.comparisons, labelled.report, None
 
 
 def _drawn(

@@ -21,13 +21,11 @@ from preferl.cli.options import (
     ReportTo,
     StoreConfig,
     Trust,
-    encoded_clips,
     import_trusted,
     open_encoder,
     open_robot,
     opened,
     read_episodes,
-    require_one_source,
     true_reward_of,
 )
 from preferl.cli.parsing import FLAT, OF_YOUR_OWN, POSITIONAL, Mark, options_of, require_name
@@ -155,12 +153,8 @@ def reward_fit(config: FitConfig) -> None:
         require_openable(config.out, resume=config.resume)
     require_places(config.report_to)
     encoder = open_encoder(config.encoder, device=usable_device(config.device))
-    require_one_source(config)
-    ratings = _ratings(config)
-    episodes, comparisons, labels = config.read(encoder=encoder, rated=ratings)
-    if ratings is not None and encoder is not None:
-        clips = encoded_clips(ratings.segments, config.demonstrations, episodes)
-        ratings = replace(ratings, segments=clips)
+    rated = config.ratings == "use" and config.teacher is None
+    episodes, comparisons, labels, ratings = config.read(encoder=encoder, rated=rated)
     _require_fitting_model(config, episodes, comparisons)
     seconds = config.checkpoint_seconds
     checkpoints = training.FitCheckpoints(config.out / "checkpoints", seconds=seconds)
@@ -221,19 +215,6 @@ def _fitted_run(
         folder.result({"labels": labels.to_json(), "fit": report.to_json()}, summary)
         checkpoints.remove()
     return report, folder
-
-
-def _ratings(config: FitConfig) -> "data.Ratings | None":
-    """Read the ratings of the store or folder; None without any, or if a script answers."""
-    if config.ratings == "ignore" or config.teacher is not None:
-        return None
-    if config.comparisons is not None:
-        return data.load_ratings(config.comparisons)
-    if config.store is None:
-        return None
-    with opened(config) as (store, project):
-        has_ratings = bool(store.ratings.current(project.id))
-        return store.ratings.table(project.id) if has_ratings else None
 
 
 def _require_fitting_model(
@@ -421,7 +402,7 @@ def reward_evaluate(config: EvaluateConfig) -> None:
     true_reward = None if config.true_reward is None else true_reward_of(config.true_reward)
     reward = training.load_reward(config.run / "reward", trust=config.trust)
     encoder = open_encoder(config.encoder, reward=reward)
-    episodes, comparisons, labels = config.read(0xE7A, encoder=encoder)
+    episodes, comparisons, labels, _ = config.read(0xE7A, encoder=encoder)
     was_fitted = seen_pairs(reward, comparisons)
     headline, words = _about_seen(config, len(reward.fitted_pairs), was_fitted)
     if not was_fitted.all():
@@ -601,7 +582,7 @@ def reward_episodes(config: EpisodesConfig) -> None:
         episodes = read_episodes(config.demonstrations, encoder, task=config.task)
         comparisons = None
     else:
-        episodes, comparisons, _ = config.read(encoder=encoder)
+        episodes, comparisons, *_ = config.read(encoder=encoder)
     tasks, fps, frames = _recorded_with(config.demonstrations, config.camera, len(episodes))
     scores = score_episodes(reward, episodes, part=config.part, comparisons=comparisons)
     for headline, numbers in (

@@ -153,13 +153,17 @@ class GivenRatings:
         rows = select(Rating).where(Rating.project_id == project_id, LATEST, is_given)
         return self._database.all(rows.order_by(Rating.id))
 
-    def table(self, project_id: int) -> Ratings:
+    def table(self, project_id: int) -> Ratings | None:
         """Return the current ratings and outcomes with the clips' steps, for fitting a reward.
 
+        Returns None where nothing was rated.
+
         Raises:
-            DataError: nothing was rated, or a clip's file is damaged.
+            DataError: a clip's file is damaged.
         """
         rows = self.current(project_id)
+        if not rows:
+            return None
         names = sorted({row.clip_id for row in rows})
         return ratings_among(rows, names, self._clips.segments(project_id, names))
 

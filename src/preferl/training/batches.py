@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import repeat
 from typing import Any, Self, final
 
 import numpy as np
@@ -254,12 +253,12 @@ class Answers:
         return len(self.pairs)
 
     def __getitem__(self, rows: Tensor | slice) -> Self:
-        annotator = None if self.annotator is None else self.annotator[rows]
-        soft = None if self.soft is None else self.soft[rows]
-        level = None if self.level is None else self.level[rows]
-        preference = self.preference[rows]
-        weight = self.weight[:, rows]
-        return type(self)(self.pairs[rows], preference, weight, annotator, soft, level)
+        columns = {
+            name: column[rows]
+            for name, column in vars(self).items()
+            if name != "weight" and column is not None
+        }
+        return type(self)(weight=self.weight[:, rows], **columns)
 
     def with_ratings(self, clip: IntArray, level: IntArray, weight: FloatArray) -> Self:
         """Append ratings of clips `[R]`: levels `[R]`, weights `[E, R]`, and unknown annotators."""
@@ -284,12 +283,7 @@ class Answers:
 
     def split(self, size: int) -> Iterator[Self]:
         """Yield parts of at most `size` answers in order, without copies."""
-        parts = (self.pairs.split(size), self.preference.split(size), self.weight.split(size, 1))
-        rest = (
-            repeat(None) if column is None else column.split(size)
-            for column in (self.annotator, self.soft, self.level)
-        )
-        return (type(self)(*part) for part in zip(*parts, *rest, strict=False))
+        return (self[start : start + size] for start in range(0, len(self), size))
 
     def split_by_kind(self, size: int) -> Iterator[Self]:
         """Yield parts of at most `size` comparisons, then of ratings, which have one clip each."""
@@ -297,11 +291,9 @@ class Answers:
             yield from self.split(size)
             return
         compared = int((self.level < 0).sum())
-        if compared:
-            yield from replace(self[:compared], level=None).split(size)
-        if compared < len(self):
-            ratings = self[compared:]
-            yield from replace(ratings, pairs=ratings.pairs[:, :1]).split(size)
+        yield from replace(self[:compared], level=None).split(size)
+        ratings = self[compared:]
+        yield from replace(ratings, pairs=ratings.pairs[:, :1]).split(size)
 
 
 def validation_batch(model: RewardModel, comparisons: Comparisons) -> tuple[AnyWindows, Answers]:

@@ -7,7 +7,6 @@ of type `preferl` is known to LeRobot once this module was imported.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, final
 
 import torch
@@ -36,11 +35,10 @@ class PreferlConfig(RewardModelConfig):
 
     Attributes:
         reward: the shape of the model, its spaces, and how its members are combined, as JSON.
-        observations: names of the features that the reward observes.
+            The reward observes the `input_features`.
     """
 
     reward: str = ""
-    observations: tuple[str, ...] = ()
 
 
 @final
@@ -75,22 +73,20 @@ class PreferlRewardModel(PreTrainedRewardModel):
                 f"{reward.frozen_encoder}. Write a table: preferl reward export"
             )
         space = reward.observation_space
-        parts = dict(space) if isinstance(space, spaces.Dict) else {}
-        known = list(parts) if parts else list(observations)
-        if known != list(observations) or not observations or (not parts and len(known) != 1):
-            raise ModelError(
-                f"observations: expected {known if parts else 'the name of one feature'}, got "
-                f"{list(observations)}"
-            )
+        features = dict.fromkeys(observations[:1], space)
+        expected = "the name of one feature"
+        if isinstance(space, spaces.Dict):
+            features = dict(space)
+            expected = ", ".join(features)
+        if not features or list(features) != list(observations):
+            raise ModelError(f"observations: expected {expected}, got {list(observations)}")
         about = reward_to_json(reward) | {
             "model": config_to_json(config_of(reward.model)),
             "observation_space": space_to_json(space),
             "action_space": space_to_json(reward.action_space),
         }
-        features = parts or {known[0]: space}
         config = PreferlConfig(
             reward=json.dumps(about),
-            observations=tuple(known),
             input_features={name: _feature(part) for name, part in features.items()},
             device=str(reward.device),
         )
@@ -116,7 +112,8 @@ class PreferlRewardModel(PreTrainedRewardModel):
             raise ModelError(
                 f"context: expected a reward of single frames, got one of {self._function.context}"
             )
-        names = (*self.config.observations, ACTION)
+        observed = list(self.config.input_features)
+        names = [*observed, ACTION]
         missing = [name for name in names if name not in batch]
         if missing:
             raise ModelError(f"batch: expected {', '.join(names)}, got no {', '.join(missing)}")
@@ -125,9 +122,9 @@ class PreferlRewardModel(PreTrainedRewardModel):
         several = dict(space) if isinstance(space, spaces.Dict) else {}
         parts = {
             name: _values(batch[name].to(device), several.get(name, space))[:, None]
-            for name in self.config.observations
+            for name in observed
         }
-        observations: Any = parts if several else parts[self.config.observations[0]]
+        observations: Any = parts if several else parts[observed[0]]
         actions = batch[ACTION].to(device)
         if actions.ndim > 1 + len(self._function.action_space.shape or ()):
             actions = actions[:, 0]
@@ -142,11 +139,6 @@ def make_preferl_pre_post_processors(
     del config, dataset_stats
     before = PolicyProcessorPipeline(steps=[], name="preferl_preprocessor")
     return before, PolicyProcessorPipeline(steps=[], name="preferl_postprocessor")
-
-
-def save_lerobot_reward(path: Path, reward: RewardFunction, observations: Sequence[str]) -> None:
-    """Write a reward as `PreferlRewardModel.from_pretrained` reads it; arguments as of `of`."""
-    PreferlRewardModel.of(reward, observations).save_pretrained(path)
 
 
 def _untrained(about: Mapping[str, Any]) -> RewardModel:

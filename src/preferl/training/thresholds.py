@@ -77,9 +77,8 @@ class Thresholds:
 
     def loss(self, scores: Tensor, level: Tensor, *, noise: float) -> Tensor:
         """Compute the loss `[E, B]` of ratings at `level` `[B]`; 0 where it is -1, a comparison."""
-        table = self.table()
-        most = torch.full_like(table[..., :1], torch.inf)
-        of_ratings, of_outcomes = table.split([RATING_THRESHOLDS, 1], dim=-1)
+        of_ratings, of_outcomes = self.table().split([RATING_THRESHOLDS, 1], dim=-1)
+        most = torch.full_like(of_outcomes, torch.inf)
         bounds = torch.cat([-most, of_ratings, most, -most, of_outcomes, most], dim=-1).flatten(1)
         place = level.clamp(min=0)
         levels = torch.where(place % BOUNDS < FAILURE, RATING_THRESHOLDS + 1, 2)

@@ -71,8 +71,7 @@ def test_they_are_loaded_beside_comparisons(store, rated, tmp_path):
     np.testing.assert_array_equal(shown, steps[:].actions)
     assert len(load_comparisons(tmp_path / "clips")) == 1
     plain = store.projects.create("plain").id
-    with pytest.raises(DataError):
-        store.ratings.table(plain)
+    assert store.ratings.table(plain) is None
     store.queries.ask(plain, random_segments(2, 6, seed=3), np.array([[0, 1]]))
     export_segments(store, plain, tmp_path / "plain")
     assert load_ratings(tmp_path / "plain") is None
