@@ -139,13 +139,12 @@ def _answer_counts(
             "that were compared."
         )
     against = (predicted_preferences(reward, decided) > 0.5) != (decided.preference > 0.5)
-    pairs = np.sort(origin[decided.pairs, 0], axis=1)
-    twice = pairs[:, 0] == pairs[:, 1]  # both clips are of one episode, which counts once
-    concerned = np.concatenate([pairs[:, 0], pairs[~twice, 1]])
-    contradicts = np.concatenate([against, against[~twice]])
+    answer = np.repeat(np.arange(len(decided)), 2)
+    both = np.stack([answer, origin[decided.pairs, 0].ravel()], axis=1)
+    answer, episode = np.unique(both, axis=0).T  # an answer about one episode counts once
     return (
-        np.bincount(concerned, minlength=episodes),
-        np.bincount(concerned[contradicts], minlength=episodes),
+        np.bincount(episode, minlength=episodes),
+        np.bincount(episode[against[answer]], minlength=episodes),
     )
 
 

@@ -59,12 +59,10 @@ class Thresholds:
         if missing <= 0:
             return
         count = torch.bincount(level % BOUNDS, minlength=BOUNDS) + 0.5
-        is_outcome = level % BOUNDS >= FAILURE
         parts = []
-        for rows, counts in ((~is_outcome, count[:5]), (is_outcome, count[FAILURE:-1])):
+        for counts in (count[:5], count[FAILURE:-1]):
             share = counts.cumsum(0)[:-1] / counts.sum()
-            centre = scores[:, rows].sum(1, keepdim=True) / rows.sum().clamp(min=1)
-            thresholds = centre + torch.logit(share)
+            thresholds = scores.mean(1, keepdim=True) + torch.logit(share)
             gaps = torch.log(torch.expm1(thresholds.diff()))
             parts += [thresholds[:, :1], gaps]
         free = torch.cat(parts, dim=1)[:, None].expand(-1, missing, -1)  # [E, 5] to [E, A, 5]

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from string import Formatter
 from typing import Any, Final, Self, final
 
 import numpy as np
@@ -43,12 +42,7 @@ MOST_NUMBERS: Final = 2**25
 """Numbers in a picture or another value of a frame: a picture of 4,096 x 2,730 in three colours."""
 
 MOST_FPS: Final = 1000
-_WIDTH: Final = re.compile(r"(0?\d?d)?")
-_WIDTHS: Final = {
-    "chunk_index": _WIDTH,
-    "file_index": _WIDTH,
-    "video_key": re.compile(""),
-}
+_FILLED: Final = re.compile(r"\{(video_key|(chunk|file)_index(:0?\d?d)?)\}")
 """What a path fills in, and how wide."""
 
 _EPISODE_COLUMNS: Final = (
@@ -496,15 +490,8 @@ def split_features(source: str | Path) -> tuple[str, tuple[str, ...]]:
 
 def _template(path: str) -> str:
     """Return a format string of paths that fills in chunk, file and key, and nothing else."""
-    for _, field, spec, conversion in Formatter().parse(path):
-        if field is None:
-            continue
-        if (
-            field not in _WIDTHS
-            or conversion is not None
-            or not _WIDTHS[field].fullmatch(spec or "")
-        ):
-            raise ValueError(f"a path {path!r}, which fills in more than chunk, file and key")
+    if set("{}") & set(_FILLED.sub("", path)):
+        raise ValueError(f"a path {path!r}, which fills in more than chunk, file and key")
     return path
 
 

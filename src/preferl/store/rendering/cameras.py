@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final, final
+from typing import Final, final
 
 import av
 import numpy as np
@@ -89,15 +89,12 @@ def side_by_side(pictures: Sequence[Array]) -> Array:
     (20, 70, 3)
     """
     height = min(MOST_HEIGHT, max(len(picture) for picture in pictures))
-    return np.concatenate([_of_height(picture, height) for picture in pictures], axis=1)
-
-
-def _of_height(picture: Array, height: int) -> Array:
-    if len(picture) == height:
-        return picture
-    width = max(1, round(picture.shape[1] * height / len(picture)))
-    frame: Any = av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format="rgb24")
-    return np.asarray(frame.reformat(width, height).to_ndarray())
+    scaled = []
+    for picture in pictures:
+        width = max(1, round(picture.shape[1] * height / len(picture)))
+        frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format="rgb24")
+        scaled.append(frame.to_ndarray(width=width, height=height))
+    return np.concatenate(scaled, axis=1)
 
 
 def camera_names(recording: LeRobotFolder, names: Sequence[str] = ()) -> list[str]:
