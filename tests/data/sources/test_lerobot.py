@@ -1,5 +1,6 @@
 """Data sets of LeRobot: the right frame of the right file, and refusals in one line."""
 
+import io
 import json
 import shutil
 from pathlib import Path
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from benchmarks.lerobot_maker import CAMERA, make, numbers_in
+from PIL import Image
 
 from helpers.numbered_videos import barcodes
 from preferl.data.sources import load_source, open_lerobot
@@ -130,6 +132,24 @@ def test_tables_in_several_groups_of_rows(tmp_path):
     lengths = [3] * 12  # ten episodes in a group
     make(tmp_path, lengths, side=64)
     assert load_source(tmp_path).lengths.tolist() == lengths
+
+
+def test_packed_pictures_in_several_groups_of_rows(folder, rng):
+    info = json.loads((folder / INFO).read_text())
+    info["features"][CAMERA]["dtype"] = "image"
+    change_info(folder, features=info["features"])
+    packed = []
+    for shade in (40, 80, 120):
+        content = io.BytesIO()
+        Image.new("RGB", (64, 64), (shade, shade, shade)).save(content, "PNG")
+        packed.append({"bytes": content.getvalue(), "path": "a.png"})
+    for file in sorted(folder.glob("data/*/*.parquet")):
+        table = pq.read_table(file)
+        pictures = pa.array([packed[row % 3] for row in table["index"].to_pylist()])
+        pq.write_table(table.append_column(CAMERA, pictures), file, row_group_size=4)
+    pictures = open_lerobot(folder).pictures(CAMERA)
+    order = rng.integers(len(pictures), size=40)
+    assert pictures[order][:, 5, 5, 0].tolist() == (40 * (1 + order % 3)).tolist()
 
 
 def test_names_of_features_after_a_folder(whole):
