@@ -105,19 +105,18 @@ def score_episodes(
         rewards = reward.scaler(rewards)
     lengths = episodes.lengths
     part_lengths = np.minimum(part, lengths)
-    total = np.concatenate([[0.0], np.cumsum(rewards.mean(axis=0), dtype=np.float64)])
-    row = np.arange(episodes.steps)
-    end = row + np.repeat(part_lengths, lengths)
-    inside = end <= np.repeat(episodes.ends, lengths)
-    part_returns = np.where(inside, total[np.minimum(end, episodes.steps)] - total[row], np.inf)
-    order = np.lexsort((part_returns, np.repeat(np.arange(len(lengths)), lengths)))
+    mean = rewards.mean(axis=0)
+    worst = np.zeros(len(lengths), np.int64)
+    for k, of_episode in enumerate(np.split(mean, episodes.ends[:-1])):
+        total = np.concatenate([[0.0], np.cumsum(of_episode, dtype=np.float64)])
+        worst[k] = (total[part_lengths[k] :] - total[: -part_lengths[k]]).argmin()
     answers, contradicted = _answer_counts(reward, comparisons, len(lengths))
     return EpisodeScores(
         rewards=rewards,
         starts=episodes.starts,
         lengths=lengths,
         returns=np.add.reduceat(rewards, episodes.starts, axis=1, dtype=np.float64),
-        worst=order[episodes.starts] - episodes.starts,
+        worst=worst,
         part=part_lengths,
         answers=answers,
         contradicted=contradicted,
