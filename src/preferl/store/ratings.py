@@ -121,10 +121,10 @@ class GivenRatings:
             )
             standing: list[Rating] = []
             for change in session.scalars(changes):
-                if change.undo:
-                    del standing[-1:]
-                else:
+                if not change.undo:
                     standing.append(change)
+                elif standing:
+                    standing.pop()
             if not standing:
                 return None
             undone = standing.pop()
@@ -179,8 +179,14 @@ class GivenRatings:
         reports = {}
         for kind, scale in {"ratings": RATINGS, "outcomes": OUTCOMES}.items():
             given = values[values["is_outcome"] == (kind == "outcomes")]
-            columns = (given["clip"], given["annotator"], given["value"])
-            reports[kind] = rating_report(*columns, scale=scale, names=names, rng=rng)
+            reports[kind] = rating_report(
+                clip=given["clip"],
+                annotator=given["annotator"],
+                value=given["value"],
+                scale=scale,
+                names=names,
+                rng=rng,
+            )
         return reports
 
 
