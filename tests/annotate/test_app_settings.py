@@ -43,8 +43,6 @@ def test_names_that_are_admitted():
     [
         {"port": 70_000},
         {"poll_seconds": 0},
-        {"session_days": float("nan")},
-        {"requests_per_second": 0},
         {"largest_request": 1},
         {"public_url": "label.example.org"},
         {"public_url": "javascript:alert(1)"},

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from helpers.clips import at
 from preferl.data import Segments
 from preferl.data.arrays import load_segments, save_segments
-from preferl.errors import ConfigError, FeedbackError
+from preferl.errors import FeedbackError
 from preferl.feedback import (
     CoveringPairs,
     InformativePairs,
@@ -189,12 +189,6 @@ def test_acquisitions_that_cannot_be_used_are_refused(value, rng):
     sampler = InformativePairs(disagreeing_about(0), lambda logits: value)
     with pytest.raises(FeedbackError, match="acquisition"):
         sampler(windows(6), 2, rng)
-
-
-@pytest.mark.parametrize("oversampling", [0.5, float("nan"), float("inf")])
-def test_oversampling_below_one_is_refused(oversampling):
-    with pytest.raises(ConfigError, match="oversampling"):
-        InformativePairs(oversampling=oversampling)
 
 
 VARIANCES = (logit_variance, probability_variance, label_variance)

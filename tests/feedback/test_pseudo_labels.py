@@ -5,7 +5,6 @@ import pytest
 
 from helpers.clips import at
 from preferl.data import Comparisons, Episodes
-from preferl.errors import ConfigError
 from preferl.feedback import FitContext, Likelihood, PseudoLabels
 from preferl.feedback.step_rewards import PerStep
 
@@ -75,9 +74,3 @@ def test_before_the_first_fit_there_are_none(lacking):
 
 def test_a_control_in_place_of_a_reward_gives_some():
     assert len(PseudoLabels(ratio=50)(answers(), context(reward=PerStep()))) > 2
-
-
-@pytest.mark.parametrize("setting", [{"confidence": 1.0}, {"ratio": 0.0}, {"weight": -1.0}])
-def test_settings_out_of_range_are_refused(setting):
-    with pytest.raises(ConfigError, match=next(iter(setting))):
-        PseudoLabels(**setting)

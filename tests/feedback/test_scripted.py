@@ -231,20 +231,13 @@ def test_scaled_to_fixes_the_scale_for_pairs_shown_one_at_a_time(rng):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("temperature", -1.0),
-        ("temperature", NAN),
         ("scale", "width"),
         ("scale", 0.0),
         ("scale", NAN),
         ("discount", 1.5),
-        ("recency", -0.1),
-        ("guess_rate", 2.0),
-        ("error_rate", NAN),
         ("skip_below", NAN),
-        ("equal_within", -1.0),
         ("skip_margin", 1.1),
         ("equal_margin", -0.1),
-        ("largest_logit", 0.0),
     ],
 )
 def test_settings_out_of_range_are_named(name, value):

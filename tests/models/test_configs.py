@@ -24,7 +24,6 @@ PICTURES = spaces.Box(0, 255, (84, 84, 1), "uint8")
         (CNNRewardConfig, {"kernels": (7, 5)}, "strides"),
         (CNNRewardConfig, {"strides": (3, 2, 1, 0)}, "strides"),
         (MLPRewardConfig, {"hidden": (8, 0)}, "hidden"),
-        (MLPRewardConfig, {"activation": "sine"}, "activation"),
         (LSTMRewardConfig, {"width": 6}, "width"),
         (PreferenceTransformerConfig, {"width": 9, "heads": 3}, "width"),
         (PreferenceTransformerConfig, {"context": 1}, "context"),

@@ -99,6 +99,8 @@ class ScriptedTeacher:
             )
         if self.skip_below is not None and isnan(self.skip_below):
             raise ConfigError("skip_below: expected a return or None, got NaN.")
+        if isnan(self.worst):
+            raise ConfigError("worst: expected a return, got NaN.")
         bound = self.largest_logit
         if not 0 < bound < inf:
             raise ConfigError(f"largest_logit: expected a positive number, got {bound}.")

@@ -314,6 +314,7 @@ class PixelEncoderConfig:
     channels: Channels = "auto"
 
     def __post_init__(self) -> None:
+        require_fields(self, size=1)
         self.network()
 
     def network(self) -> CNNRewardConfig:

@@ -383,6 +383,8 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
         require_fields(self, eval_episodes=(1, MOST_COUNTED), eval_every=0)
         require_fields(self, environments=1, initial_epochs=1, reward_deviation=1e-12)
         require_fields(self, exploration_bonus=0, bonus_decay=(0, 1), recent_share=(0, 1))
+        require_fields(self, initial_fraction=(0, 1), exploration_fraction=(0, 1))
+        require_fields(self, random_probability=(0, 1), switch_probability=(0, 1))
         if not isfinite(self.pessimism):
             raise ConfigError(f"pessimism: expected a number, got {self.pessimism}.")
         self._require_budget()

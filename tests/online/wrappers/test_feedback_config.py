@@ -1,7 +1,6 @@
 """Settings of asking and collecting, and the guard of episodes' lengths."""
 
 import re
-from math import nan
 
 import pytest
 
@@ -37,13 +36,7 @@ def test_clips_that_run_short_are_warned_of(caplog, rng, lengths, queries, asked
         assert re.search(warning, caplog.text)
 
 
-@pytest.mark.parametrize(
-    ("name", "wrong"),
-    [
-        ("segment_length", 0), ("oversampling", nan), ("short", "cut"), ("longest_piece", 49),
-        ("episode_every", -1.0), ("variable_length", "perhaps"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "wrong"), [("longest_piece", 49), ("episode_every", -1.0)])
 def test_a_setting_out_of_its_range_is_named(name, wrong):
     with pytest.raises(ConfigError, match=f"{name}: expected"):
         FeedbackConfig(**{name: wrong})

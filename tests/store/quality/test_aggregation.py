@@ -203,12 +203,6 @@ def test_nothing_to_learn_from():
     assert fit.accuracy.tolist() == pytest.approx([0.8])
 
 
-@pytest.mark.parametrize("field", ["accuracy", "answers", "tolerance", "iterations"])
-def test_settings_out_of_range(field):
-    with pytest.raises(ConfigError, match=f"DawidSkeneConfig.{field}"):
-        DawidSkeneConfig(**{field: -1})
-
-
 def test_many_queries_cost_what_their_kinds_of_answers_cost(rng):
     """Queries that the same people answered alike are fitted as one."""
     query = np.repeat(np.arange(30_000), 3)
