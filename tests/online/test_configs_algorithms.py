@@ -15,7 +15,6 @@ from preferl.online.algorithms import build_algorithm, make_environments
 @pytest.mark.parametrize(
     ("config", "settings", "match"),
     [
-        (PPOConfig, {"batch_size": -3}, "batch_size"),
         (PPOConfig, {"clip_range_vf": 0.0}, "clip_range_vf"),
         (PPOConfig, {"learning_rate": 0}, "learning_rate: expected a number above 0, or .lin_"),
         (PPOConfig, {"clip_range": "lin_x"}, "clip_range: expected a number.*got 'lin_x'"),
