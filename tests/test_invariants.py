@@ -22,12 +22,7 @@ from preferl.testing import (
     sample_steps,
 )
 from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
-from preferl.training import (
-    RewardFunction,
-    RewardTrainer,
-    RewardTrainerConfig,
-    relabel,
-)
+from preferl.training import RewardFunction, RewardTrainer, RewardTrainerConfig, relabel
 
 SMALL = MLPRewardConfig(hidden=(16,), members=3)
 

@@ -9,13 +9,7 @@ import pytest
 from preferl import registry
 from preferl.configs import from_json, to_json
 from preferl.errors import ConfigError
-from preferl.registry import (
-    REWARD_MODELS,
-    TEACHERS,
-    Entry,
-    Registry,
-    imported,
-)
+from preferl.registry import REWARD_MODELS, TEACHERS, Entry, Registry, imported
 
 TABLES = {name: table for name, table in vars(registry).items() if isinstance(table, Registry)}
 

@@ -11,14 +11,7 @@ import numpy as np
 import pytest
 
 from preferl.errors import ConfigError, DataError, MissingExtraError, StorageError
-from preferl.reporting import (
-    JsonlSink,
-    Sinks,
-    TensorBoardSink,
-    WandbSink,
-    open_sinks,
-    read_jsonl,
-)
+from preferl.reporting import JsonlSink, Sinks, TensorBoardSink, WandbSink, open_sinks, read_jsonl
 
 
 class Memory:

@@ -10,13 +10,7 @@ from sqlalchemy import update
 
 from helpers.waiting import SECONDS, async_wait_until, wait_until
 from preferl.annotate import news
-from preferl.annotate.limits import (
-    MOST_KNOWN,
-    MemoryLimits,
-    Rate,
-    SharedLimits,
-    rates,
-)
+from preferl.annotate.limits import MOST_KNOWN, MemoryLimits, Rate, SharedLimits, rates
 from preferl.annotate.news import STREAMS, News
 from preferl.annotate.serve import BoundedLog
 from preferl.errors import StorageError

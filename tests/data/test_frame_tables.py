@@ -10,12 +10,7 @@ import pytest
 from benchmarks.lerobot_maker import make
 
 from preferl.data import cut
-from preferl.data.frame_tables import (
-    ABOUT,
-    FrameRewards,
-    frames_of,
-    read_frame_rewards,
-)
+from preferl.data.frame_tables import ABOUT, FrameRewards, frames_of, read_frame_rewards
 from preferl.data.sources import open_lerobot
 from preferl.errors import ConfigError, DataError
 

@@ -6,12 +6,7 @@ import torch
 
 from preferl.evaluation.attention import attention_section, best_window, preference_attention
 from preferl.evaluation.filming import FilmedEpisode
-from preferl.models import (
-    Ensemble,
-    MLPReward,
-    PreferenceTransformer,
-    PreferenceTransformerConfig,
-)
+from preferl.models import Ensemble, MLPReward, PreferenceTransformer, PreferenceTransformerConfig
 from preferl.testing import make_episodes
 from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
 from preferl.training import RewardFunction

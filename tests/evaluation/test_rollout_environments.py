@@ -6,11 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 
-from preferl.evaluation.rollout import (
-    CORRECTIONS,
-    make_task_env,
-    task_env,
-)
+from preferl.evaluation.rollout import CORRECTIONS, make_task_env, task_env
 
 
 def test_ordinary_ids_are_gymnasium_s_own():

@@ -6,12 +6,7 @@ import pytest
 from helpers.clips import at
 from preferl.data import Clips
 from preferl.errors import DataError, FeedbackError
-from preferl.feedback import (
-    FeedbackInterrupted,
-    InputEndedError,
-    InstantFeedback,
-    ScriptedTeacher,
-)
+from preferl.feedback import FeedbackInterrupted, InputEndedError, InstantFeedback, ScriptedTeacher
 from preferl.feedback.instant import ask, sample_comparisons
 from preferl.testing import make_episodes
 from preferl.testing.feedback_contracts import check_feedback

@@ -11,15 +11,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from helpers.wrapped_pendulums import pendulum
 from preferl.data import Comparisons, Segments, sample_segments
 from preferl.errors import ConfigError, ModelError
-from preferl.evaluation import (
-    evaluate_reward,
-    negated,
-    oracle,
-    random,
-    rollout,
-    step_rewards,
-    zero,
-)
+from preferl.evaluation import evaluate_reward, negated, oracle, random, rollout, step_rewards, zero
 from preferl.feedback.step_rewards import as_reward
 from preferl.models import MLPReward
 from preferl.online import FeedbackVecEnv, FeedbackVectorEnv, HumanPreferencesEnvWrapper, SB3Learner

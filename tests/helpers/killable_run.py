@@ -12,12 +12,7 @@ from stable_baselines3.common.env_util import make_vec_env
 
 from helpers.moments import die_at_touch
 from helpers.resumable_runs import agent_on, reward_for
-from preferl.online import (
-    FeedbackCallback,
-    FeedbackVecEnv,
-    SaveRunCallback,
-    resume_run,
-)
+from preferl.online import FeedbackCallback, FeedbackVecEnv, SaveRunCallback, resume_run
 from preferl.store.feedback import StoredFeedback
 from preferl.store.store import Store
 from preferl.training import has_run

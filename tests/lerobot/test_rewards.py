@@ -11,13 +11,7 @@ from lerobot.rewards.factory import make_reward_model, make_reward_pre_post_proc
 from preferl.data.frame_tables import FrameRewards
 from preferl.data.sources import open_lerobot
 from preferl.errors import ModelError
-from preferl.models import (
-    CNNReward,
-    CNNRewardConfig,
-    MLPReward,
-    MLPRewardConfig,
-    infer_spaces,
-)
+from preferl.models import CNNReward, CNNRewardConfig, MLPReward, MLPRewardConfig, infer_spaces
 from preferl.training import RewardFunction, relabel
 from preferl.training.lerobot import PreferlConfig, PreferlRewardModel
 

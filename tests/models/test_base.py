@@ -13,9 +13,7 @@ from preferl.models import (
     PreferenceTransformer,
     PreferenceTransformerConfig,
 )
-from preferl.models.base import (
-    trace_windows,
-)
+from preferl.models.base import trace_windows
 from preferl.testing import FadingModel
 
 OBSERVATIONS = spaces.Box(-1, 1, (3,))

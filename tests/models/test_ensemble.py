@@ -7,11 +7,7 @@ import torch
 from gymnasium import spaces
 
 from preferl.errors import ConfigError, SpaceError
-from preferl.models import (
-    Ensemble,
-    MLPReward,
-    MLPRewardConfig,
-)
+from preferl.models import Ensemble, MLPReward, MLPRewardConfig
 from preferl.testing import FadingModel, check_reward_model
 from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
 

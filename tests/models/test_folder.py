@@ -6,12 +6,7 @@ import torch
 from gymnasium import spaces
 
 from preferl.errors import CheckpointError, StorageError
-from preferl.models.folder import (
-    NetworkFolder,
-    bounded_network,
-    require_finite,
-    require_state,
-)
+from preferl.models.folder import NetworkFolder, bounded_network, require_finite, require_state
 
 KIND = NetworkFolder("network", "weights.safetensors", "about.json", format=3)
 SPACES = spaces.Box(-1, 1, (2,)), spaces.Discrete(3)

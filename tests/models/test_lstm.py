@@ -5,10 +5,7 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 
-from preferl.models import (
-    LSTMReward,
-    LSTMRewardConfig,
-)
+from preferl.models import LSTMReward, LSTMRewardConfig
 from preferl.testing import check_reward_model
 
 OBSERVATIONS = spaces.Box(-1, 1, (3,))

@@ -6,11 +6,7 @@ from gymnasium import spaces
 
 from preferl.errors import ModelError
 from preferl.functional import preference_logits, preference_loss
-from preferl.models import (
-    PreferenceTransformer,
-    PreferenceTransformerConfig,
-    build_reward_model,
-)
+from preferl.models import PreferenceTransformer, PreferenceTransformerConfig, build_reward_model
 from preferl.testing import check_reward_model
 
 OBSERVATIONS = spaces.Box(-1, 1, (3,))

@@ -7,11 +7,7 @@ import pytest
 from preferl.errors import ConfigError
 from preferl.models import CNNRewardConfig
 from preferl.offline import CloningConfig, DTConfig, IQLConfig, OfflineConfig
-from preferl.offline.learner_configs import (
-    CPLConfig,
-    DTRConfig,
-    PixelEncoderConfig,
-)
+from preferl.offline.learner_configs import CPLConfig, DTRConfig, PixelEncoderConfig
 
 
 def test_presets():

@@ -11,14 +11,7 @@ from gymnasium import spaces
 from stable_baselines3 import A2C, TD3
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from preferl import (
-    OnlineConfig,
-    PPOConfig,
-    SACConfig,
-    SB3Config,
-    load_policy,
-    save_policy,
-)
+from preferl import OnlineConfig, PPOConfig, SACConfig, SB3Config, load_policy, save_policy
 from preferl.errors import CheckpointError, ConfigError
 from preferl.online import make_environments
 from preferl.online.algorithms import (

@@ -5,10 +5,7 @@ from gymnasium import spaces
 from stable_baselines3 import DQN, PPO, SAC, TD3
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.vec_env import (
-    VecFrameStack,
-    VecNormalize,
-)
+from stable_baselines3.common.vec_env import VecFrameStack, VecNormalize
 
 from helpers.curious_reward import Curious
 from helpers.resumable_runs import counted_resets

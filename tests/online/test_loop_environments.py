@@ -12,10 +12,7 @@ from helpers import gardens
 from helpers.gardens import Garden
 from helpers.tiny_runs import tiny
 from preferl.errors import ConfigError, ResumeError
-from preferl.online import (
-    learn_from_preferences,
-    run_online,
-)
+from preferl.online import learn_from_preferences, run_online
 from preferl.online.configs import EvaluationConfig
 from preferl.store.rendering.frames import RecordedFrames
 from preferl.store.stages import PICTURE_BYTES

@@ -9,23 +9,13 @@ from gymnasium import spaces
 from gymnasium.wrappers import TransformObservation
 from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_vec_env
-from stable_baselines3.common.vec_env import (
-    DummyVecEnv,
-    VecFrameStack,
-    VecNormalize,
-)
+from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecNormalize
 
 from helpers.normalised_cartpole import CONFIG, VAR, balancing
 from preferl.errors import CheckpointError, ConfigError, SpaceError
 from preferl.evaluation import evaluate_policy, on_raw_observations
 from preferl.evaluation.policies import NormalisedPolicy
-from preferl.online import (
-    PPOConfig,
-    load_policy,
-    make_environments,
-    record,
-    save_policy,
-)
+from preferl.online import PPOConfig, load_policy, make_environments, record, save_policy
 from preferl.online.acting import load_actor
 from preferl.online.algorithms import build_algorithm
 from preferl.testing import PointWorld

@@ -9,11 +9,7 @@ from preferl.evaluation.curve import Evaluation
 from preferl.evaluation.policy import PolicyReport
 from preferl.feedback.likelihood import Likelihood
 from preferl.online import OnlineConfig
-from preferl.online.reports import (
-    IterationReport,
-    Stopwatch,
-    course_of,
-)
+from preferl.online.reports import IterationReport, Stopwatch, course_of
 from preferl.statistics import wilson_interval
 from preferl.training import RewardTrainerConfig
 from preferl.training.fit_report import FitReport, Validation

@@ -16,13 +16,7 @@ from helpers.tiny_runs import KilledError, tiny
 from preferl.data import load_comparisons
 from preferl.errors import ConfigError, ResumeError
 from preferl.feedback import PromptTeacher
-from preferl.online import (
-    load_policy,
-    record,
-    run as online_run,
-    run_online,
-    train_on_true_reward,
-)
+from preferl.online import load_policy, record, run as online_run, run_online, train_on_true_reward
 from preferl.online.configs import EvaluationConfig
 from preferl.reporting import read_jsonl
 from preferl.runs import RunFolder, read_run

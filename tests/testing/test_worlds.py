@@ -7,12 +7,7 @@ from gymnasium import spaces
 
 from preferl.errors import ConfigError, SpaceError
 from preferl.testing import check_reward_model
-from preferl.testing.worlds import (
-    FadingModel,
-    PointWorld,
-    linear_reward,
-    sample_steps,
-)
+from preferl.testing.worlds import FadingModel, PointWorld, linear_reward, sample_steps
 
 
 def test_the_linear_reward():

@@ -8,13 +8,7 @@ from gymnasium import spaces
 from preferl.data import Segments
 from preferl.models import CNNReward, MLPReward
 from preferl.testing import make_episodes
-from preferl.training.batches import (
-    Windows,
-    crop_pairs,
-    draw_crops,
-    gather_windows,
-    to_tensors,
-)
+from preferl.training.batches import Windows, crop_pairs, draw_crops, gather_windows, to_tensors
 
 LENGTH = 4
 PLAIN = spaces.Box(-np.inf, np.inf, (3,), np.float32)

@@ -14,11 +14,7 @@ from preferl.feedback import Likelihood
 from preferl.models import MLPReward, MLPRewardConfig
 from preferl.testing import make_comparisons
 from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
-from preferl.training import (
-    RewardFunction,
-    RewardTrainer,
-    RewardTrainerConfig,
-)
+from preferl.training import RewardFunction, RewardTrainer, RewardTrainerConfig
 from preferl.training.batches import Answers
 from preferl.training.calibration import fit_likelihood
 

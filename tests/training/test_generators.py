@@ -6,11 +6,7 @@ from contextlib import suppress
 import numpy as np
 import torch
 
-from preferl.training.generators import (
-    generators_left_alone,
-    global_generators,
-    restore_generators,
-)
+from preferl.training.generators import generators_left_alone, global_generators, restore_generators
 
 
 def draws():

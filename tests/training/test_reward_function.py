@@ -10,23 +10,12 @@ import safetensors.numpy
 import torch
 from gymnasium import spaces
 
-from preferl.data import (
-    concatenate,
-    sample_segments,
-)
-from preferl.errors import (
-    CheckpointError,
-    ConfigError,
-    DataError,
-)
+from preferl.data import concatenate, sample_segments
+from preferl.errors import CheckpointError, ConfigError, DataError
 from preferl.evaluation import evaluate_reward, negated
 from preferl.evaluation.reward_report import seen_pairs
 from preferl.functional import lower_bound, mean
-from preferl.models import (
-    Ensemble,
-    MLPReward,
-    MLPRewardConfig,
-)
+from preferl.models import Ensemble, MLPReward, MLPRewardConfig
 from preferl.shapes import take
 from preferl.testing import FadingModel, make_comparisons, make_episodes
 from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE

@@ -14,12 +14,7 @@ from preferl.models import MLPReward, MLPRewardConfig
 from preferl.registry import LOSSES
 from preferl.testing import make_comparisons
 from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
-from preferl.training import (
-    AdaptivePenalty,
-    RewardFunction,
-    RewardTrainer,
-    RewardTrainerConfig,
-)
+from preferl.training import AdaptivePenalty, RewardFunction, RewardTrainer, RewardTrainerConfig
 
 CONFIG = RewardTrainerConfig(epochs=3, batch_size=8, learning_rate=1e-2, noise=0.1)
 

@@ -12,11 +12,7 @@ from preferl.data import save_episodes
 from preferl.evaluation import evaluate_policy, make_task_env
 from preferl.feedback.step_rewards import Negated
 from preferl.models import CNNReward
-from preferl.offline import (
-    DecisionTransformerPolicy,
-    DTConfig,
-    OfflineConfig,
-)
+from preferl.offline import DecisionTransformerPolicy, DTConfig, OfflineConfig
 from preferl.offline.experiment.conditions import reward_of_condition, target_sweep
 from preferl.testing import MovingDot, make_episodes
 from preferl.training import RewardFunction, load_reward, save_reward

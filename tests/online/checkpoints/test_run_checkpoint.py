@@ -27,11 +27,7 @@ from helpers.resumable_runs import (
 from preferl.data.episodes import join
 from preferl.errors import CheckpointError, ConfigError, StorageError
 from preferl.models import folder as model_folder
-from preferl.online import (
-    FeedbackVecEnv,
-    HumanPreferencesEnvWrapper,
-    SaveRunCallback,
-)
+from preferl.online import FeedbackVecEnv, HumanPreferencesEnvWrapper, SaveRunCallback
 from preferl.online.checkpoints.run_checkpoint import resume_run, save_run
 from preferl.training import checkpoint_folder
 from preferl.training.checkpoint_folder import has_run

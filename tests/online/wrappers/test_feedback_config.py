@@ -6,11 +6,7 @@ import pytest
 
 from preferl.errors import ConfigError
 from preferl.online import FeedbackConfig
-from preferl.online.wrappers.feedback_config import (
-    QueryConfig,
-    RepetitionGuard,
-    settings_of,
-)
+from preferl.online.wrappers.feedback_config import QueryConfig, RepetitionGuard, settings_of
 from preferl.testing import make_episodes
 
 

@@ -4,9 +4,7 @@ import pytest
 from stable_baselines3.common.env_util import make_vec_env
 
 from preferl.errors import ConfigError
-from preferl.online import (
-    FeedbackVecEnv,
-)
+from preferl.online import FeedbackVecEnv
 from preferl.online.wrappers.feedback_env import RecordsStates
 from preferl.store.feedback import StoredFeedback
 from preferl.store.store import Store

@@ -12,11 +12,7 @@ from preferl.data.segment_sampling import cut
 from preferl.data.sources import load_labels, load_source
 from preferl.errors import DataError
 from preferl.store.exchange.exports import export_answers
-from preferl.store.exchange.imports import (
-    import_comparisons,
-    import_labels,
-    import_table,
-)
+from preferl.store.exchange.imports import import_comparisons, import_labels, import_table
 from preferl.store.exchange.tables import writing_table
 from preferl.store.feedback import StoredFeedback
 from preferl.store.quality.agreement import agreement_report

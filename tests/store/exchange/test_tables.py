@@ -5,13 +5,7 @@ import csv
 import pytest
 
 from preferl.errors import ConfigError, DataError, StorageError
-from preferl.store.exchange.tables import (
-    cell,
-    cell_of,
-    read_table,
-    table_format,
-    writing_table,
-)
+from preferl.store.exchange.tables import cell, cell_of, read_table, table_format, writing_table
 
 COLUMNS = {"name": "text", "count": "whole", "share": "number", "new": "flag", "more": "json"}
 ROWS = [
