@@ -78,14 +78,8 @@ def test_answering_in_one_round_trip(study, ann):
     assert row.preference == (0.0 if row.swapped else 1.0)
 
 
-def test_undo_and_release(study, ann):
+def test_heartbeats_and_release(study, ann):
     study.ask(3)
-    held = claim(ann)["queries"]
-    ann.post("/api/answer", json=body(held[0]["token"]))
-    reply = ann.post("/api/undo", json={"key": "undo-" + KEY}).json()
-    assert reply["query"]["left"] == held[0]["left"]
-    assert reply["progress"]["mine"] == 0
-    assert ann.post("/api/undo", json={"key": "more-" + KEY}).json()["query"] is None
     tokens = [question["token"] for question in claim(ann)["queries"]]
     assert ann.post("/api/heartbeat", json={"tokens": tokens}).json() == {"kept": True}
     assert ann.post("/api/heartbeat", json={"tokens": ["none"]}).json() == {"kept": False}
@@ -250,22 +244,6 @@ def test_lost_labels_are_reported_in_words(study, ann, monkeypatch):
     assert reply.status_code == 503
     assert "cannot be reached" in reply.json()["error"]
     assert "secret" not in reply.text
-
-
-def test_clips_are_rated_once_for_each_key_and_undone(study, ann):
-    study.update(ratings=True)
-    study.ask(2)
-    query = claim(ann)["queries"][0]
-    clip = query["left"].split("/")[-1].removesuffix(".mp4")
-    assert query["rated"] == {}
-    said = {"clip": clip, "rating": 4, "outcome": "success"}
-    first = ann.post("/api/rate", json=said | {"key": "rate-" + KEY}).json()
-    again = ann.post("/api/rate", json=said | {"key": "rate-" + KEY, "rating": 1}).json()
-    assert (first["new"], again["new"], again["rating"]) == (True, False, 4)
-    assert claim(ann)["queries"][0]["rated"] == {clip: {"rating": 4, "outcome": "success"}}
-    undone = ann.post("/api/unrate", json={"key": "undo-" + KEY}).json()
-    assert (undone["clip"], undone["rating"], undone["outcome"]) == (clip, None, None)
-    assert ann.post("/api/unrate", json={"key": "more-" + KEY}).json() == {"clip": None}
 
 
 def test_ratings_that_mean_nothing_are_refused(study, ann):

@@ -4,10 +4,10 @@ import warnings
 from importlib import import_module
 from itertools import islice
 
-import gymnasium
 import numpy as np
 import pytest
 
+from preferl.data import Episodes
 from preferl.errors import ConfigError
 from preferl.evaluation import (
     RandomPolicy,
@@ -16,7 +16,6 @@ from preferl.evaluation import (
     rollout,
     step_rewards,
 )
-from preferl.evaluation.filming import show
 from preferl.models import LSTMReward
 from preferl.testing import FadingModel, PointWorld
 from preferl.training import RewardFunction
@@ -97,26 +96,12 @@ def test_learned_rewards_are_those_of_relabelling(model):
     reward = RewardFunction(model)
     envs = SeededEpisodes([PointWorld(length=5), PointWorld(length=7)], seed=0)
     policy = RandomPolicy(PointWorld.action_space, 0)
-    learned = np.array(
-        [step.learned for step in islice(rollout(policy, envs, reward=reward), 10)]
-    )  # [10, 2]
-    gymnasium.register("preferl-tests/Point-v0", lambda **_: PointWorld(length=5))
-    try:
-        episode = show(_Replayed(seed=0), "preferl-tests/Point-v0", seed=0).episode
-    finally:
-        del gymnasium.registry["preferl-tests/Point-v0"]
-    np.testing.assert_allclose(learned[:5, 0], step_rewards(reward, episode), atol=1e-5)
-
-
-class _Replayed:
-    """The actions of the first of two environments under a random policy."""
-
-    def __init__(self, seed):
-        self.policy = RandomPolicy(PointWorld.action_space, seed)
-
-    def predict(self, observation, state=None, episode_start=None, deterministic=False):
-        actions, _ = self.policy.predict(np.zeros((2, 2)))
-        return actions[:1], state
+    steps = list(islice(rollout(policy, envs, reward=reward), 10))
+    names = ("observations", "actions", "rewards")
+    columns = [np.stack([getattr(step, name)[0] for step in steps]) for name in names]
+    episodes = Episodes(*columns, np.zeros(10, bool), np.zeros((2, 2)), np.array([5, 5]))
+    learned = [step.learned[0] for step in steps]
+    np.testing.assert_allclose(learned, step_rewards(reward, episodes), atol=1e-5)
 
 
 def test_there_are_no_more_environments_than_episodes():

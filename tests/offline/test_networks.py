@@ -77,17 +77,3 @@ def test_first_weights_are_orthogonal_and_each_network_has_its_own():
         torch.testing.assert_close(wide @ wide.T, 2 * torch.eye(len(wide)))  # gain √2
         assert not torch.allclose(first, second)
     assert all((named[f"bias_{k}"] == 0).all() for k in range(3))
-
-
-def test_the_optimiser_is_adam():
-    networks = built((3, 5, 3))
-    twin = built((3, 5, 3))
-    adam = torch.optim.Adam(twin.parameters.values(), lr=1e-2)
-    for _ in range(5):
-        inputs = torch.randn(NETWORKS, ROWS, 3)
-        networks.descend(networks.forward(inputs).square().mean((1, 2)), 1e-2)
-        adam.zero_grad()
-        twin.forward(inputs).square().mean((1, 2)).sum().backward()
-        adam.step()
-    for name, tensor in twin.parameters.items():
-        torch.testing.assert_close(networks.parameters[name], tensor)

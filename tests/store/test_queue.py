@@ -112,17 +112,6 @@ def test_the_same_key_twice_is_one_answer(dots):
     assert dots.revision == 1
 
 
-def test_nobody_answers_for_somebody_else(dots):
-    bob = dots.person("Bob")
-    (query,) = dots.claim().queries
-    with pytest.raises(FeedbackError, match="somebody else"):
-        dots.queue.answer(bob, query.token, KEY, "left")
-    dots.answer(key=KEY)
-    with pytest.raises(FeedbackError, match="somebody else"):
-        dots.queue.answer(bob, "anything", KEY, "left")
-    assert dots.revision == 1
-
-
 @on_sqlite
 def test_answers_that_mean_nothing_are_refused(dots):
     for kind, more in (

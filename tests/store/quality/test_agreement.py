@@ -74,16 +74,6 @@ def test_models_agree_with_people_as_cohen_counts():
     assert shared.agreement == pytest.approx(0.75)
 
 
-def test_alpha_by_hand(rng):
-    # two people, three queries: 1 1 / 0 0 / 1 0, so the coincidences are first-first 2,
-    # second-second 2, first-second 1 both ways: 1 - 5 * 2 / (36 - 18)
-    votes = votes_of(np.array([[1, 0, 1], [1, 0, 0]]))
-    assert alpha_of(votes) == pytest.approx(1 - 10 / 18)
-    report = agreement_report(votes, rng)
-    assert report.raw == pytest.approx(2 / 3)
-    assert report.chance == pytest.approx((3 * 2 + 3 * 2) / 30)
-
-
 answers = st.lists(
     st.lists(st.sampled_from([1.0, 0.5, 0.0, NAN, -1.0]), min_size=8, max_size=8),
     min_size=2,
