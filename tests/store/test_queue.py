@@ -6,13 +6,12 @@ from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
 from helpers.numbered_videos import random_segments
-from helpers.queue_steps import answer_next, at_once, claim_one, invite, on_sqlite, show
+from helpers.queue_steps import answer_next, at_once, invite, on_sqlite, show
 from preferl.errors import FeedbackError
 from preferl.store.database import clock
 from preferl.store.schema import Answer, Clip, Lease, Query
-from preferl.testing.feedback_contracts import example_segments
 
-SEGMENTS = example_segments(0)
+SEGMENTS = random_segments(32, 1)
 EVERY_PAIR = [(i, j) for i in range(8) for j in range(i + 1, 8)]
 BOTH_ORDERS = [(i, j) for i in range(8) for j in range(8) if i != j]
 KEY = "key-00000001"
@@ -367,12 +366,9 @@ def stores(open_store):
     return [open_store() for _ in range(2)]
 
 
-def asked(store, pairs, quorum=1):
-    segments = random_segments(2 * pairs, 1)
-    project = store.projects.create("dots", repeat_share=0.0, known_share=0.0, quorum=quorum)
-    store.queries.ask(project.id, segments, np.arange(2 * pairs).reshape(pairs, 2))
-    show(store, project.id)
-    return project.id
+def disjoint(count):
+    """So many pairs of which no two share a clip."""
+    return np.arange(2 * count).reshape(count, 2)
 
 
 def by_many(stores, work, *arguments, count=AT_ONCE):
@@ -389,14 +385,13 @@ def needed(store):
 
 
 def test_one_key_is_one_answer_for_programs_at_once(stores):
-    project = asked(stores[0], ROUNDS)
-    ann = invite(stores[0], project, "ann")
+    dots = Dots(stores[0], disjoint(ROUNDS))
 
     def answer(store, _, token, key):
-        return store.queue.answer(ann, token, key, "left")
+        return store.queue.answer(dots.ann, token, key, "left")
 
     for number in range(ROUNDS):
-        question = claim_one(stores[0], project, ann)
+        question = dots.claim().queries[0]
         results = by_many(stores, answer, question.token, f"key-{number:04}")
         assert len({result.answer_id for result in results}) == 1, results
         assert sorted(result.new for result in results) == [False] * (AT_ONCE - 1) + [True]
@@ -405,14 +400,13 @@ def test_one_key_is_one_answer_for_programs_at_once(stores):
 
 
 def test_one_question_is_answered_once_whatever_the_keys(stores):
-    project = asked(stores[0], ROUNDS, quorum=2)
-    ann = invite(stores[0], project, "ann")
+    dots = Dots(stores[0], disjoint(ROUNDS), quorum=2)
 
     def answer(store, n, token, key):
-        return store.queue.answer(ann, token, f"{key}-{n}", ("left", "equal")[n % 2])
+        return store.queue.answer(dots.ann, token, f"{key}-{n}", ("left", "equal")[n % 2])
 
     for number in range(ROUNDS):
-        question = claim_one(stores[0], project, ann)
+        question = dots.claim().queries[0]
         results = by_many(stores, answer, question.token, f"key-{number}-of-ann")
         refused = [result for result in results if isinstance(result, FeedbackError)]
         assert len(refused) == AT_ONCE - 1, results
@@ -422,80 +416,76 @@ def test_one_question_is_answered_once_whatever_the_keys(stores):
 
 
 def test_one_undo_is_one_undo(stores):
-    project = asked(stores[0], 2)
-    ann = invite(stores[0], project, "ann")
+    dots = Dots(stores[0], disjoint(2))
     for _ in range(2):
-        question = answer_next(stores[0], project, ann)
-    results = by_many(stores, lambda store, _: store.queue.undo(ann, "the-undo-key"))
+        question = dots.answer()
+    results = by_many(stores, lambda store, _: store.queue.undo(dots.ann, "the-undo-key"))
     assert {result.query_id for result in results} == {question.query_id}, results
     assert [answer.kind for answer in answers(stores[0])] == ["left", "left", "retract"]
 
 
 def test_undo_while_answering_ends_with_all_in_order(stores):
-    project = asked(stores[0], 2)
-    ann = invite(stores[0], project, "ann")
+    dots = Dots(stores[0], disjoint(2))
     for number in range(ROUNDS):
-        question = stores[0].queue.claim(project, ann, 1).queries[0]
+        question = dots.claim().queries[0]
         results = at_once(
-            partial(stores[0].queue.answer, ann, question.token, f"the-key-{number}", "left"),
-            partial(stores[1].queue.undo, ann, f"the-undo-{number}"),
-            partial(stores[0].queue.heartbeat, ann, [question.token]),
-            partial(stores[1].queue.claim, project, ann, 2),
+            partial(dots.queue.answer, dots.ann, question.token, f"the-key-{number}", "left"),
+            partial(stores[1].queue.undo, dots.ann, f"the-undo-{number}"),
+            partial(dots.queue.heartbeat, dots.ann, [question.token]),
+            partial(stores[1].queue.claim, dots.id, dots.ann, 2),
         )
         assert not [result for result in results if isinstance(result, Exception)], results
-        stores[0].queue.undo(ann, f"the-last-undo-{number}")
+        dots.queue.undo(dots.ann, f"the-last-undo-{number}")
     assert needed(stores[0]) == [1, 1]
 
 
 @pytest.mark.parametrize("kind", [None, "equal"])
 def test_one_change_of_an_answer_is_one_change(stores, kind):
-    project = asked(stores[0], ROUNDS)
-    ann = invite(stores[0], project, "ann")
-    owner = stores[0].people.owner(project).annotator.id
+    dots = Dots(stores[0], disjoint(ROUNDS))
+    owner = stores[0].people.owner(dots.id).annotator.id
 
     def change(store, _, made, **about):
-        return getattr(store.answers, "correct" if kind else "withdraw")(project, made, **about)
+        return getattr(store.answers, "correct" if kind else "withdraw")(dots.id, made, **about)
 
     for number in range(ROUNDS):
-        question = claim_one(stores[0], project, ann)
-        made = stores[0].queue.answer(ann, question.token, f"the-key-{number}", "left").answer_id
+        question = dots.claim().queries[0]
+        made = dots.queue.answer(dots.ann, question.token, f"key-{number:04}", "left").answer_id
         about = {"by": owner, "key": f"change-{number}"} | ({"kind": kind} if kind else {})
-        stores[0].queue.release(ann, [question.token])
+        dots.queue.release(dots.ann, [question.token])
         results = by_many(stores, partial(change, **about), made)
         assert len(set(results)) == 1, results
         assert isinstance(results[0], int), results
-    assert len(stores[0].reports.latest_events(project)) == ROUNDS
+    assert len(stores[0].reports.latest_events(dots.id)) == ROUNDS
 
 
 def test_corrections_by_several_at_once_leave_one(stores):
-    project = asked(stores[0], 1, quorum=3)
-    people = [stores[0].people.invite(project, f"admin {n}", "admin") for n in range(3)]
+    dots = Dots(stores[0], disjoint(1), quorum=3)
+    people = [stores[0].people.invite(dots.id, f"admin {n}", "admin") for n in range(3)]
     admins = [person.annotator.id for person in people]
-    ann = invite(stores[0], project, "ann")
-    question = claim_one(stores[0], project, ann)
-    made = stores[0].queue.answer(ann, question.token, "the-key-of-ann", "left").answer_id
+    question = dots.claim().queries[0]
+    made = dots.queue.answer(dots.ann, question.token, "the-key-of-ann", "left").answer_id
 
     def correct(store, n, made, key):
         about = {"by": admins[n], "key": f"{key}-by-{n}", "kind": "equal"}
-        return store.answers.correct(project, made, **about)
+        return store.answers.correct(dots.id, made, **about)
 
     for number in range(ROUNDS):
         results = by_many(stores, correct, made, f"change-{number}", count=len(admins))
         refused = [result for result in results if not isinstance(result, int)]
         assert all(isinstance(result, FeedbackError) for result in refused), results
-        assert stores[0].queries.votes(project).annotator.size == 1
-        rows = stores[0].answers.history(project, question.query_id)
-        made = max(row.answer.id for row in rows if row.answer.annotator_id == ann)
+        assert dots.votes.annotator.size == 1
+        rows = stores[0].answers.history(dots.id, question.query_id)
+        made = max(row.answer.id for row in rows if row.answer.annotator_id == dots.ann)
 
 
 @pytest.mark.parametrize("kind", ["left", "skip"])
 def test_two_people_cannot_share_a_key(open_store, kind):
     store = open_store()
-    project = asked(store, 2)
+    dots = Dots(store, disjoint(2))
     leased = []
     for name in ("ann", "ben"):
-        person = invite(store, project, name)
-        question = claim_one(store, project, person)
+        person = dots.person(name)
+        question = dots.claim(who=person).queries[0]
         leased.append((person, question.token))
     results = at_once(
         *(partial(store.queue.answer, who, token, "the-same-key", kind) for who, token in leased)
@@ -505,13 +495,13 @@ def test_two_people_cannot_share_a_key(open_store, kind):
 
 
 def test_a_pair_can_be_shown_though_its_videos_end_at_once(stores):
-    project = asked(stores[0], pairs=2 * ROUNDS)
+    dots = Dots(stores[0], disjoint(2 * ROUNDS))
     with stores[0].database.write() as session:
         session.execute(update(Clip).values(video="none"))
         session.execute(update(Query).values(ready=False))
-    for _, *pair in stores[0].queries.query_clips(project):
+    for _, *pair in stores[0].queries.query_clips(dots.id):
         ends = [
-            partial(store.clips.video_ready, project, [clip])
+            partial(store.clips.video_ready, dots.id, [clip])
             for store, clip in zip(stores, pair, strict=True)
         ]
         assert at_once(*ends) == [None, None]
@@ -519,11 +509,11 @@ def test_a_pair_can_be_shown_though_its_videos_end_at_once(stores):
 
 
 def test_two_people_do_not_share_a_question_that_ran_out(stores):
-    project = asked(stores[0], pairs=ROUNDS)
-    people = [invite(stores[0], project, name) for name in ("Ann", "Bob")]
+    dots = Dots(stores[0], disjoint(ROUNDS))
+    people = [dots.person(name) for name in ("Ann", "Bob")]
 
     def claim(store, n):
-        return store.queue.claim(project, people[n], 8)
+        return store.queue.claim(dots.id, people[n], 8)
 
     for _ in range(ROUNDS):
         claim(stores[0], 0)
@@ -537,10 +527,10 @@ def test_two_people_do_not_share_a_question_that_ran_out(stores):
 
 
 def test_one_name_is_one_person_though_invited_at_once(stores):
-    project = asked(stores[0], pairs=1)
+    dots = Dots(stores[0], disjoint(1))
 
     def invited(store, _, name):
-        return store.people.invite(project, name)
+        return store.people.invite(dots.id, name)
 
     for number in range(ROUNDS):
         one, other = by_many(stores, invited, f"Ann {number}", count=2)
@@ -550,19 +540,18 @@ def test_one_name_is_one_person_though_invited_at_once(stores):
 def test_votes_have_names_though_answers_are_imported_meanwhile(open_store, monkeypatch):
     store = open_store()
     other = open_store()
-    project = asked(store, pairs=2)
-    ann = invite(store, project)
-    answer_next(store, project, ann)
+    dots = Dots(store, disjoint(2))
+    dots.answer()
     rows = Session.execute
 
     def with_another(session, statement, *args, **more):
         monkeypatch.undo()  # once
         found = rows(session, statement, *args, **more)
-        bob = invite(other, project, "Bob")
-        answer_next(other, project, bob)
+        bob = invite(other, dots.id, "Bob")
+        answer_next(other, dots.id, bob)
         return found
 
     monkeypatch.setattr(Session, "execute", with_another)
-    votes = store.queries.votes(project)
+    votes = dots.votes
     assert [votes.names[row] for row in votes.annotator] == ["Ann"]
-    assert len(store.queries.votes(project).query) == 2
+    assert len(dots.votes.query) == 2
