@@ -440,13 +440,12 @@ class RewardTrainer:
         Input statistics are those of compared clips, or of rated clips if nothing was compared.
         Steps of other comparisons, such as held-out ones, do not count.
         """
-        if rated is None:
-            return gather_windows(self.model, train.segments, observe=True)
-        if not len(train):
+        if rated is not None and not len(train):
             return gather_windows(self.model, rated.segments, observe=True)
         compared = gather_windows(self.model, train.segments, observe=True)
-        own = gather_windows(self.model, rated.segments, observe=False)
-        return JoinedWindows(compared, own)
+        if rated is None:
+            return compared
+        return JoinedWindows(compared, gather_windows(self.model, rated.segments, observe=False))
 
     def _run(
         self, data: FitData, on_epoch: OnEpoch | None, checkpoints: FitCheckpoints | None

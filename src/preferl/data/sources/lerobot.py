@@ -501,7 +501,8 @@ def read_table(file: Path, columns: Sequence[str], *, texts: Collection[str] = (
     Args:
         file: the file.
         columns: their names.
-        texts: those of them that are lists of texts.
+        texts: those of them that are lists of texts. They are read as dictionaries, since a text
+            that 100,000 episodes share would count as often.
 
     Raises:
         DataError: no such file or columns, damaged, or far larger in memory.
