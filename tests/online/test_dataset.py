@@ -119,7 +119,7 @@ def test_a_policy_of_ones_own_is_the_expert(tmp_path):
     episodes = load_episodes(tmp_path / "episodes")
     assert not episodes.actions[200:].any()
     assert result["tiers"][1]["trained"] is None
-    with pytest.raises(ConfigError, match="random and expert alone"):
+    with pytest.raises(ConfigError, match="only random and expert"):
         record_dataset(SMALL, tmp_path, policy=Still())
 
 

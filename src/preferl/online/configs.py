@@ -20,10 +20,10 @@ from preferl.training.configs import RewardTrainerConfig, require_validation
 from preferl.trust import admitted
 
 WRITING: Final = ("tensorboard_log",)
-"""Settings of an algorithm that name files to write; a file of settings must not have them."""
+"""Algorithm settings that name files to write; a settings file must not contain them."""
 
 LINEAR: Final = "lin_"
-"""Prefix of a text for a number that falls to 0 over the run, as in RL Zoo."""
+"""Prefix of a value that falls to 0 over the run, as in RL Zoo."""
 
 
 SB3_CLASSES: Final = {
@@ -33,7 +33,7 @@ SB3_CLASSES: Final = {
         for name in ("ARS", "CrossQ", "MaskablePPO", "QRDQN", "RecurrentPPO", "TQC", "TRPO")
     },
 }
-"""Classes that `SB3Config` takes, by the algorithm's name in small letters."""
+"""Classes of algorithms that `SB3Config` takes, by name in lower case."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class PPOConfig:
         n_steps: steps of each environment per rollout.
         batch_size: steps per gradient step.
         n_epochs: passes over each rollout.
-        learning_rate: learning rate of Adam; "lin_0.001" falls from that number to 0 over the run,
+        learning_rate: learning rate of Adam. "lin_0.001" falls from that number to 0 over the run,
             so that the policy settles at the end.
         gamma: discount of future rewards.
         gae_lambda: trade-off of bias and variance in advantages.
@@ -56,9 +56,9 @@ class PPOConfig:
         vf_coef: weight of the value loss relative to the policy loss.
         max_grad_norm: largest norm of the gradient; larger gradients are scaled down.
         use_sde: state-dependent exploration (Raffin et al. 2021), smooth over steps.
-        sde_sample_freq: steps between new exploration noise; -1 once per rollout.
-        target_kl: KL divergence from the rollout's policy that ends its passes early; None never
-            ends them.
+        sde_sample_freq: steps between two draws of exploration noise; -1 draws once per rollout.
+        target_kl: KL divergence from the rollout's policy at which its passes end early; None never
+            ends them early.
         hidden: units of each hidden layer of policy and value function.
     """
 
@@ -82,7 +82,7 @@ class PPOConfig:
     def __post_init__(self) -> None:
         _require_schedule("learning_rate", self.learning_rate)
         _require_schedule("clip_range", self.clip_range)
-        # The advantage of one step alone cannot be normalised.
+        # One step alone has no deviation to normalise its advantage by.
         require_fields(self, batch_size=2 if self.normalize_advantage else 1)
         require_fields(self, n_steps=1, n_epochs=1, sde_sample_freq=-1, ent_coef=0, vf_coef=0)
         require_fields(self, max_grad_norm=1e-12, clip_range_vf=1e-12, target_kl=1e-12)
@@ -95,22 +95,23 @@ class SACConfig:
 
     Attributes:
         buffer_size: steps kept; all are relabelled when the reward changes.
-        learning_starts: random steps before learning.
+        learning_starts: random steps before learning starts.
         batch_size: steps per gradient step.
         train_freq: vector steps between updates.
         gradient_steps: gradient steps per update; -1 makes as many as steps were taken.
         learning_rate: learning rate of Adam; "lin_0.001" falls from that number to 0 over the run.
         gamma: discount of future rewards.
         tau: share of the target network replaced per update.
-        n_steps: rewards that are summed before values are bootstrapped; only 1 where observations
-            are dictionaries.
-        ent_coef: entropy coefficient (temperature); "auto" learns it, "auto_0.1" beginning at .1.
-        target_entropy: the policy's entropy that a learned coefficient aims at; "auto" is minus the
+        n_steps: how many rewards are summed before the critic's value is added (n-step returns);
+            only 1 if observations are dictionaries.
+        ent_coef: entropy coefficient (temperature). "auto" learns it, and "auto_0.1" learns it
+            beginning at 0.1.
+        target_entropy: entropy of the policy that a learned `ent_coef` aims at; "auto" is minus the
             number of action dimensions.
         target_update_interval: gradient steps between two updates of the target network.
         use_sde: state-dependent exploration (Raffin et al. 2021), smooth over steps.
-        sde_sample_freq: steps between new exploration noise; -1 once per rollout.
-        use_sde_at_warmup: whether to use it before learning, too, in place of random steps.
+        sde_sample_freq: steps between two draws of exploration noise; -1 draws once per rollout.
+        use_sde_at_warmup: whether exploration noise replaces the random steps before learning.
         hidden: units of each hidden layer of policy and critics.
     """
 
@@ -157,17 +158,16 @@ class SB3Config:
     """Any algorithm of stable-baselines3, sb3_contrib or sbx, by the name of its class.
 
     Attributes:
-        algorithm: `module:Class`, such as `sb3_contrib:TQC`; its package has to be installed.
-        policy: name of its policy, such as `MlpLstmPolicy`; None chooses by the observations
-            among `MlpPolicy`, `CnnPolicy` and `MultiInputPolicy`.
-        hidden: units of each hidden layer; None leaves it to the algorithm.
-        settings: other arguments of its constructor, by name; lists stand for tuples, and
-            "lin_0.001" for a number that falls to 0. The algorithm's own defaults hold for all
-            others.
+        algorithm: `module:Class`, such as `sb3_contrib:TQC`. Its package has to be installed.
+        policy: name of the policy, such as `MlpLstmPolicy`; None chooses `MlpPolicy`, `CnnPolicy`
+            or `MultiInputPolicy` by the observations.
+        hidden: units of each hidden layer; None leaves them to the algorithm.
+        settings: other arguments of the class, by name. Lists stand for tuples, and "lin_0.001" for
+            a number that falls to 0. All other arguments have the algorithm's own defaults.
 
     Raises:
-        ConfigError: the name is no `module:Class`, its module may not be imported, or settings
-            write files.
+        ConfigError: the name is not `module:Class`, its module may not be imported, or a setting
+            names a file to write.
     """
 
     algorithm: str = "stable_baselines3:TD3"
@@ -186,7 +186,7 @@ class SB3Config:
             if name in self.settings:
                 raise ConfigError(
                     f"settings of {self.algorithm}: expected none that write files, got {name!r}. "
-                    "Metrics lie in the folder of the run: choose them with --report-to."
+                    "Metrics are in the folder of the run: choose them with --report-to."
                 )
         for name, value in self.settings.items():
             if isinstance(value, str) and value.startswith(LINEAR):
@@ -194,7 +194,7 @@ class SB3Config:
 
 
 AlgorithmConfig = PPOConfig | SACConfig | SB3Config
-"""Configs of this library; any other in `preferl.registry.ALGORITHMS` works as well."""
+"""Configs of this library; a config in `preferl.registry.ALGORITHMS` works as well."""
 
 
 def _require_schedule(name: str, value: float | str) -> None:
@@ -220,20 +220,23 @@ def _number(text: str) -> float:
 Reference = Literal["answers", "experience"]
 
 Before = Literal["zero", "entropy"]
-"""The reward of an online run's steps before the first learned one."""
+"""The reward of an online run's steps before the first learned reward."""
 
 
 MOST_COUNTED: Final = 1_000_000
-"""Most queries, iterations or episodes of an evaluation: a larger number is taken for a slip of the
-keyboard, since the plan and the clips of all queries have to fit into memory."""
+"""Limit of queries, iterations or episodes of an evaluation.
+
+A larger number is taken for a typing mistake, as the plan and the clips of all queries have to fit
+into memory.
+"""
 
 
 @final
 @dataclass(frozen=True)
 class WarmStartConfig:
-    """Comparisons and episodes that exist already, for a run to begin with.
+    """Comparisons and episodes that exist already, and that a run begins with.
 
-    A run learns from the comparisons before its first query, and later from them and the new
+    The reward is fitted to these comparisons before the first query, and later to them and the new
     answers together. `max_comparisons` does not count them.
 
     Attributes:
@@ -241,11 +244,11 @@ class WarmStartConfig:
         demonstrations: recorded episodes that the labels are about: a path or name that
             `preferl.data.sources.load_source` reads.
         labels: a folder of Uni-RLHF or Preference Transformer labels for the demonstrations.
-        episodes: recorded episodes that queries are about, too, as long as they are among the
-            newest `buffer_steps`; read as the demonstrations.
+        episodes: recorded episodes that queries may also be about while they are among the newest
+            `buffer_steps`; read in the same way as the demonstrations.
 
     Raises:
-        ConfigError: labels without demonstrations, or the other way round.
+        ConfigError: there are labels without demonstrations, or demonstrations without labels.
     """
 
     comparisons: tuple[Path, ...] = ()
@@ -257,13 +260,13 @@ class WarmStartConfig:
         if (self.labels is None) != (self.demonstrations is None):
             given = "labels" if self.demonstrations is None else "demonstrations"
             raise ConfigError(
-                f"warm_start: expected labels and demonstrations together, got {given} alone. "
+                f"warm_start: expected labels and demonstrations together, got only {given}. "
                 "Labels are rows of demonstrations."
             )
 
     @property
     def given(self) -> bool:
-        """Return whether there are comparisons or labels to learn from."""
+        """Return whether there are comparisons or labels to fit a reward to."""
         return bool(self.comparisons) or self.labels is not None
 
 
@@ -272,69 +275,76 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
     """Settings of a run of learning from preferences while acting.
 
     Attributes:
-        environments: how many copies act in parallel.
-        vec_env: "dummy" steps the copies in turn, "subproc" each in a process of its own, which
-            is faster if a step takes milliseconds. Scripts then need
-            `if __name__ == "__main__":`.
-        steps: environment steps in all, exploration included. 0, with `initial_steps` of 0, asks
-            only about recorded episodes (see `learn_from_preferences`).
+        environments: how many copies of the environment act in parallel.
+        vec_env: "dummy" steps the copies in turn. "subproc" steps each in its own process, which is
+            faster if a step takes milliseconds. Scripts then need `if __name__ == "__main__":`.
+        steps: environment steps in all, including exploration. If this and `initial_steps` are 0,
+            the run asks only about recorded episodes (see `learn_from_preferences`).
         comparisons: queries in all; 0 if the run learns only from a warm start.
-        iterations: how many times the policy learns; queries are asked before the first time and
-            between two of them.
+        iterations: how many times the policy learns. Queries are asked before the first time, and
+            between any two times.
         initial_steps: steps of the untrained policy, which the first queries are about.
         initial_fraction: share of the queries that are asked before the policy learns.
         initial_epochs: passes of the first fit, which has the most to learn; None makes as many as
-            in any other fit.
-        schedule: how the other queries are spread; `learn_from_preferences` takes functions, too.
-        algorithm: what improves the policy. None chooses by the spaces: SAC where actions are
-            continuous, with half an update per step, and PPO elsewhere and for pictures; see
+            in any later fit.
+        schedule: how the other queries are spread over the run. `learn_from_preferences` also takes
+            a function.
+        algorithm: what improves the policy. None chooses by the spaces: SAC with half an update per
+            step for continuous actions, PPO for other actions and for pictures; see
             `preferl.online.algorithms.suited_algorithm`.
-        final_queries: whether queries are asked after the last iteration, too, for a last fit. The
+        final_queries: whether queries are also asked after the last iteration, for a last fit. The
             saved reward then covers the final behaviour, but the agent has not learned from these
             answers. By default the agent has learned from every answer.
         normalise_observations: whether the policy gets observations normalised by running mean and
             deviation, by stable-baselines3's `VecNormalize`. The reward model and people get them
             unchanged.
-        before: what the agent does in its `initial_steps`: with "zero" it explores and learns
-            nothing; with "entropy" it learns on a bonus for new states, as in PEBBLE, which needs
-            an off-policy algorithm with a critic, such as SAC. It goes on with that bonus until an
-            answer prefers a clip. The first learned reward then resets the critic.
+        before: what the agent does in its `initial_steps`. With "zero" it explores and learns
+            nothing. With "entropy" it learns on a bonus for new states, as in PEBBLE. This needs an
+            off-policy algorithm with a critic, such as SAC. The agent keeps the bonus until the
+            first answer that prefers a clip. The first learned reward then resets the critic.
         recent_share: share of each batch of the agent's updates that is drawn from the newest
-            `buffer_steps`, those that queries are about; the rest is drawn from all experience, as
-            by stable-baselines3. 0.5 as in QPA. It needs an algorithm with a replay buffer.
+            `buffer_steps`, which are the steps that queries are about. The rest is drawn from all
+            experience, as in stable-baselines3. QPA uses 0.5. This needs an algorithm with a replay
+            buffer.
+        exploration_fraction: share of steps that explore: a random policy takes over for some of
+            them.
         exploration_fraction: share of steps that explore: a random policy takes over now and then.
         random_probability: probability that the random policy acts, at each draw of who acts.
-        switch_probability: probability, per exploring step, of a new draw.
+        switch_probability: probability, at each exploring step, of drawing anew who acts.
         model: config of the reward model.
-        trainer: how it is fitted.
-        teacher: answers the queries, unless feedback of yours is given: by the environment's own
-            reward, or another teacher of `preferl.registry.TEACHERS`, which files name by `kind`.
-            The default never errs, so that faults of a run are not the teacher's.
+        trainer: how the reward model is fitted.
+        teacher: answers the queries, unless you pass `feedback`. It answers by the environment's
+            own reward, or is another teacher of `preferl.registry.TEACHERS`, which files name by
+            `kind`. The default teacher never errs, so that faults of a run are not the teacher's.
         max_comparisons: how many of the newest answers are kept; None keeps all.
         warm_start: comparisons and episodes that exist already.
-        validation: share of the answers that are held out of every fit, to validate it. They are
-            held out by clips, and stay so, as in the reward service. By default none are, and
-            members of an ensemble are validated on their out-of-bag answers. A single network,
+        validation: share of the answers that are held out of every fit, for validation. Answers are
+            held out by clips, and stay held out, as in the reward service. By default no answers
+            are held out, and members of an ensemble are validated on their out-of-bag answers. A
+            single network has no out-of-bag answers, and stops early by the held-out ones.
             which has no out-of-bag answers, stops by the held-out ones.
-        prepare: what happens to the answers before each fit, in this order: preparations of
-            `preferl.registry.PREPARATIONS`, by name in files and commands. "rime" leaves out
-            answers that the reward finds unlikely, "surf" adds pseudo-labels.
-        pessimism: how many deviations over members are subtracted from their mean; 0 is the mean.
-        exploration_bonus: how many deviations over members are added to the mean at the first step,
-            so that the agent tries what members disagree about, as in RUNE, which has 0.05.
-        bonus_decay: share of the bonus that each environment step takes away. A reward keeps the
+        prepare: what happens to the answers before each fit, in this order. In files and commands,
+            these are names of `preferl.registry.PREPARATIONS`: "rime" leaves out answers that the
+            reward finds unlikely, "surf" adds pseudo-labels.
+        pessimism: how many standard deviations over the members are subtracted from the members'
+            mean; 0 gives the mean.
+        exploration_bonus: how many standard deviations over the members are added to the members'
+            mean at the first step. The agent then tries what members disagree about, as in RUNE,
+            which uses 0.05.
+        bonus_decay: share of the bonus that is lost at each environment step. A reward keeps the
             bonus of the step at which it was fitted.
-        reference: the steps over which rewards are normalised: of the clips that "answers" are
-            about, which change slowly, or of all recent "experience", which follows the agent.
+        reference: the steps over which rewards are normalised. "answers" takes the clips that
+            answers are about, which change slowly. "experience" takes all recent experience, which
+            follows the agent.
         reward_deviation: standard deviation to which each member's rewards are normalised.
-        centre: whether rewards have zero mean. None centres them as long as all episodes are
-            equally long. If some end early, a shift of the reward changes which behaviour is best,
-            so the mean is kept: answers about clips that end with their episode can tell whether to
-            survive.
-        eval_every: environment steps between two evaluations of the policy while it learns, over
-            whole episodes without exploring, in separate environments, by the true reward. None
-            makes about ten in all, 0 none.
-        eval_episodes: episodes of each evaluation. 10 show a trend; the report evaluates by more.
+        centre: whether rewards have zero mean. None centres them if all episodes are equally long.
+            If some episodes end early, a shift of the reward changes which behaviour is best. The
+            mean is then kept, because answers about clips that end with their episode can tell
+            whether to survive.
+        eval_every: environment steps between two evaluations of the policy while it learns. Each
+            evaluation takes whole episodes without exploration, in separate environments, and the
+            true reward. None makes about ten evaluations in all, 0 makes none.
+        eval_episodes: episodes of each evaluation. 10 show a trend; the report uses more.
         device: device of all networks: "cpu", "cuda" or "auto".
 
     Raises:
@@ -392,9 +402,9 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
         members = members_of(self.model)
         if self.needs_members and members < 2:
             raise ConfigError(
-                f'sampler: expected "{self.sampler}" with several members, which disagree, got '
+                f'sampler: "{self.sampler}" needs a model of several members, which disagree, got '
                 'one network. Give the model several members, or choose sampler="entropy" or '
-                '"uniform".'
+                'sampler="uniform".'
             )
         require_validation(self.trainer, members=members, held_out=self.validation > 0)
         if self.exploration_bonus > 0 and members < 2:
@@ -407,7 +417,7 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
     def preset(cls, name: str, **changes: Any) -> Self:
         """Return the settings of a preset, such as "pendulum", with the given fields changed.
 
-        `preferl.presets.preset_names()` are all names.
+        `preferl.presets.preset_names()` lists the names.
 
         Raises:
             ConfigError: no preset of that name, or a setting out of its range.
@@ -418,9 +428,9 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
         return replace(from_json(cls, load_preset(name)), **changes)
 
     def pessimism_after(self, steps: int) -> float:
-        """Return the pessimism, less the exploration bonus, of a reward fitted after some steps.
+        """Return the pessimism minus the exploration bonus of a reward fitted after `steps`.
 
-        It is below 0 while the bonus is larger than the pessimism.
+        The result is below 0 while the bonus is larger than the pessimism.
 
         >>> round(OnlineConfig(exploration_bonus=0.05).pessimism_after(100_000), 4)
         -0.0184
@@ -428,7 +438,7 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
         return self.pessimism - self.exploration_bonus * (1 - self.bonus_decay) ** steps
 
     def _require_budget(self) -> None:
-        """Raise `ConfigError` unless every iteration can make a step in each environment."""
+        """Raise `ConfigError` if an iteration has less than one step for each environment."""
         if self.steps == 0 and self.initial_steps == 0:
             return
         require_fields(self, initial_steps=self.environments)
@@ -438,23 +448,23 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
                 f"steps: expected at least {least:,}: {self.initial_steps:,} initial_steps, and "
                 f"one step of each of {self.environments} environments in each of "
                 f"{self.iterations} iterations, got {self.steps:,}. Allow more steps, or fewer "
-                "initial_steps or iterations; or none of both, to ask about recorded episodes "
-                "alone."
+                "initial_steps or iterations; or set steps and initial_steps to 0 to ask only "
+                "about recorded episodes."
             )
 
 
 @dataclass(frozen=True)
 class EvaluationConfig:
-    """How a run is evaluated once it has learned.
+    """How a run is evaluated after learning.
 
     Attributes:
-        episodes: episodes per policy, which is evaluated by the environment's own reward.
-        oracle: whether the same algorithm is trained on the true reward for as many steps, to see
-            how much worse learning from comparisons is.
-        queries: number of queries about new experience, answered by the true return, on which the
-            reward is evaluated.
-        clip_steps: steps of the films of the policy before and after learning; 0 films nothing.
-            Environments whose `render_modes` have no pictures are not filmed.
+        episodes: episodes of each policy; the environment's own reward evaluates them.
+        oracle: whether the same algorithm is also trained on the true reward for as many steps.
+            This shows how much is lost by learning from comparisons.
+        queries: number of queries for evaluating the reward. They are about new experience, and the
+            true return answers them.
+        clip_steps: length in steps of the films of the policy before and after learning; 0 makes no
+            films. Environments whose `render_modes` have no pictures are not filmed.
     """
 
     episodes: int = 50
@@ -467,11 +477,14 @@ class EvaluationConfig:
 
 
 Tier = Literal["random", "medium", "expert", "replay"]
-"""A quality of behaviour: uniformly random actions, the policy whose return is a third of the way
-to the best, the best policy, or the episodes of training."""
+"""A quality of behaviour.
+
+"random" takes uniformly random actions. "medium" is the policy whose return is a third of the way
+to the best, "expert" the best policy. "replay" are the episodes of training.
+"""
 
 ALL: Final = 2**62
-"""Amount of a tier that stands for all of its episodes."""
+"""Amount of a tier that means all of its episodes."""
 
 Unit = Literal["episodes", "steps"]
 
@@ -479,50 +492,51 @@ Unit = Literal["episodes", "steps"]
 @final
 @dataclass(frozen=True)
 class DatasetConfig(EnvConfig):
-    """Settings of a recorded data set of mixed quality: which policies act, and how long.
+    """Settings of a recorded data set of mixed quality: which policies act, and for how long.
 
     A *medium* policy is the checkpoint whose mean return is nearest to
-    `random + (expert - random) / 3`, among those before the expert's. The *expert* is the
-    checkpoint with the best mean return, the earlier one of equals. *Replay* takes whole episodes
-    of training, spread evenly from the first to the last.
+    `random + (expert - random) / 3`, among checkpoints before the expert's. The *expert* is the
+    checkpoint with the best mean return, the earliest one if several are equal. *Replay* takes
+    whole episodes of training, spread evenly from the first to the last.
 
     Attributes:
-        mix: how much of each tier, such as `random:200,medium:200,expert:200,replay:100`; they
-            are recorded, and lie in the data set, in this order. `replay:all` takes all episodes
-            of training.
-        unit: what the mix counts. With `"steps"` a tier may have more, since episodes are always
-            whole.
-        train_steps: environment steps of training, at most.
-        target_return: training ends with the first checkpoint whose mean return is at least this;
+        mix: how much of each tier, such as `random:200,medium:200,expert:200,replay:100`. Tiers are
+            recorded and stored in this order. `replay:all` takes all episodes of training.
+        unit: what the mix counts. With `"steps"`, a tier may get more steps, since episodes are
+            always whole.
+        train_steps: largest number of environment steps of training.
+        target_return: training ends at the first checkpoint whose mean return is at least this;
             None trains to the end.
-        checkpoint_every: steps between two checkpoints, from which training can go on and among
-            which tiers are chosen. Ten thousand are ten episodes of locomotion.
+        checkpoint_every: steps between two checkpoints. Training can be resumed from each, and
+            tiers are chosen among them. 10,000 steps are ten episodes of locomotion.
         eval_episodes: episodes by which each checkpoint is evaluated, with its most likely actions.
         algorithm: settings of the algorithm. None takes soft actor-critic for continuous actions,
-            and PPO for others and for pictures, with stable-baselines3's settings.
-        training_environments: number of environments while training; None takes one for soft
+            and PPO for other actions and for pictures, with stable-baselines3's settings.
+        training_environments: number of environments in training. None takes one for soft
             actor-critic, which updates after each step of all of them, and eight for PPO.
         environments: number of environments while recording.
         vec_env: "dummy" steps environments in turn, "subproc" each in a process of its own.
-        pictures: record what the environment draws at each step, for people, if its state is not
-            enough to draw it again. 1,000 steps take 8 MB.
-        deterministic: record the most likely actions, not random draws; a tier then varies less.
-        policy: the expert, in place of training one: a policy folder of a preferl run, or a
-            `.zip` of stable-baselines3. There is then neither a medium nor a replay tier.
+        pictures: record the environment's picture at each step, for people. This is needed if the
+            state is not enough to draw the step again. 1,000 steps take 8 MB.
+        deterministic: record the most likely actions instead of random draws; a tier then varies
+            less.
+        policy: a policy to use as the expert instead of training one: a policy folder of a preferl
+            run, or a `.zip` of stable-baselines3. There is then no medium and no replay tier.
         trust_pickle: open a `.zip`, which can run any code that its maker put into it.
-        vecnormalize: statistics of observations for a `.zip`, as `VecNormalize.save` writes them;
-            nothing in it is run. None takes `vecnormalize.pkl` or `vec_normalize.pkl` beside it.
+        vecnormalize: statistics of observations for a `.zip`, as `VecNormalize.save` writes them.
+            No code in this file is run. None takes `vecnormalize.pkl` or `vec_normalize.pkl` beside
+            the `.zip`.
         seed: of networks, actions and environments.
-        device: where networks are.
+        device: device of the networks.
 
     Raises:
-        ConfigError: a setting out of range, or a mix that names no tier, or one twice.
+        ConfigError: a setting is out of its range, or the mix names no tier or names one twice.
 
     >>> DatasetConfig("Pendulum-v1", mix="random:20,expert:5").amounts
     {'random': 20, 'expert': 5}
     """
 
-    env: EnvSource = field()  # has to be given
+    env: EnvSource = field()  # required
     mix: str = "random:200,medium:200,expert:200,replay:200"
     unit: Unit = "episodes"
     train_steps: int = 200_000
@@ -553,7 +567,7 @@ class DatasetConfig(EnvConfig):
 
     @property
     def amounts(self) -> Mapping[Tier, int]:
-        """Return how much of each tier is to be recorded, in the order of the mix."""
+        """Return how much of each tier to record, in the order of the mix."""
         amounts: dict[Tier, int] = {}
         for part in [word.strip() for word in self.mix.split(",") if word.strip()] or [self.mix]:
             name, _, amount = part.partition(":")
@@ -562,16 +576,16 @@ class DatasetConfig(EnvConfig):
             if not is_tier or not (is_all or amount.isdecimal()):
                 raise ConfigError(
                     "mix: expected TIER:AMOUNT between commas, each of "
-                    f"{', '.join(get_args(Tier))} once, got {part!r}. For example "
+                    f"{', '.join(get_args(Tier))} at most once, got {part!r}. For example "
                     "random:200,medium:200,expert:200."
                 )
             amounts[cast("Tier", name)] = ALL if is_all else int(amount)
         return amounts
 
     def require_no_training(self) -> None:
-        """Raise `ConfigError` if a tier of the mix needs more than the expert itself."""
+        """Raise `ConfigError` if a tier of the mix needs more than a given expert."""
         if not self.amounts.keys() <= {"random", "expert"}:
             raise ConfigError(
-                f"mix: expected random and expert alone with a given policy, got {self.mix}. "
-                "It has no checkpoints: leave out medium and replay, or train a policy."
+                f"mix: expected only random and expert with a given policy, got {self.mix}. The "
+                "policy has no checkpoints: leave out medium and replay, or train a policy."
             )

@@ -1,4 +1,4 @@
-"""Agents that act, improve on a learned reward, and hand back their experience."""
+"""Agents that act, learn from a learned reward, and return their experience."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -63,48 +63,50 @@ LOGGER = get_logger(__name__)
 
 
 class PolicyLearner(Protocol):
-    """An agent in its environments, whatever library it comes from.
+    """An agent in its environments, from any library.
 
-    It also has `steps`, the environment steps that it has taken in all.
+    It also has `steps`: how many environment steps it has taken in all.
     """
 
     def learn(self, steps: int) -> Episodes:
         """Act for `steps` more environment steps, improve, and return the experience."""
 
     def explore(self, steps: int) -> Episodes:
-        """Act for `steps` more environment steps without improving, now and then at random."""
+        """Act for `steps` more environment steps without improving, sometimes at random."""
 
     def set_reward(self, reward: WindowReward) -> None:
-        """Use `reward` from now on, also for past experience that the agent still learns from."""
+        """Use `reward` from now on, also for stored experience that the agent still learns from."""
 
 
 @final
 class SB3Learner:
-    """A stable-baselines3 algorithm that improves on a learned reward.
+    """A stable-baselines3 algorithm that learns from a learned reward.
 
-    Its `env` is a `FeedbackVecEnv` without a store, which records the environments' own rewards and
-    gives the learned one. It lies inside `VecNormalize` and `VecTransposeImage` if there are any.
-    The algorithm learns in slices, with the same result as in one run:
+    Its `env` is a `FeedbackVecEnv` without a store. This environment records the environments' own
+    rewards and gives the learned one. It lies inside `VecNormalize` and `VecTransposeImage` if
+    these are used. The algorithm learns in slices, with the same result as in one run:
 
     - Schedules (learning rate, clipping, DQN's exploration) follow the whole run.
-    - Steps are environment steps, exploration included, and never more than were requested. A call
-      makes whole rollouts and leaves the remainder to the next call. A rollout is shortened at the
-      end of the run, and in a call with fewer steps than one rollout (`learn_within`).
+    - Steps are environment steps, including exploration. There are never more than were requested.
+      A call makes whole rollouts and leaves the remainder to the next call. A rollout is shortened
+      at the end of the run, and in a call with fewer steps than one rollout (`learn_within`).
     - Steps of exploration are stored in the replay buffer of an off-policy algorithm, which learns
       from them later (`fill_replay`).
-    - Environments are reset after exploring, and after a callback or an interrupt has stopped a
-      rollout, before the algorithm acts again.
+    - Environments are reset before the algorithm acts again if it has explored, or if a callback or
+      an interrupt has stopped a rollout.
 
     Args:
         algorithm: on- or off-policy, with its environment set.
-        total_steps: environment steps of the whole run, at which schedules end.
-        exploration_fraction: share of each call's steps that explore: a random policy takes over
-            now and then, and the algorithm does not learn. .05 gives a few unusual clips per round.
-        before: what `explore` does until there is a learned reward. With "zero" it learns nothing.
-            With "entropy" the algorithm learns on a bonus for new states (`StateEntropyBonus`), as
-            in PEBBLE, and the first learned reward resets its critic (`reset_critic`).
+        total_steps: environment steps of the whole run; schedules end there.
+        exploration_fraction: share of each call's steps that explore. A random policy takes over
+            for some of them, and the algorithm does not learn. 0.05 gives a few unusual clips per
+            round.
+        before: what `explore` does before the first learned reward. With "zero" the algorithm
+            learns nothing. With "entropy" it learns on a bonus for new states
+            (`StateEntropyBonus`), as in PEBBLE, and the first learned reward resets its critic
+            (`reset_critic`).
         random_probability, switch_probability: see `ExplorationPolicy`.
-        rng: for exploration; the algorithm has its own `seed`.
+        rng: generator of exploration; the algorithm has its own `seed`.
         states: record `info["state"]` of each step, see `RecordsStates`.
         callback: passed to every `algorithm.learn`. Without one, PPO and A2C compute learned
             rewards in one batch at the end of each rollout. With one, they compute rewards at every
@@ -112,9 +114,9 @@ class SB3Learner:
         progress_bar: passed to every `algorithm.learn`.
 
     Raises:
-        ConfigError: a number out of its range; an algorithm without an environment; an environment
-            that has a learned reward already, or a `VecNormalize` under other wrappers; a replay
-            buffer that cannot be relabelled; `before="entropy"` without a critic to reset.
+        ConfigError: a number is out of its range; the algorithm has no environment; the environment
+            already has a learned reward, or a `VecNormalize` under other wrappers; the replay
+            buffer cannot be relabelled; or `before` is "entropy" and there is no critic to reset.
     """
 
     def __init__(
@@ -149,29 +151,29 @@ class SB3Learner:
         )
         self._hooks = RolloutHooks()
         self._callback = [*listed(callback), self._hooks]
-        if callback is None:  # a user's callback might read the rewards of steps
+        if callback is None:  # a user's callback may read the rewards of steps
             self._hooks.rewards = RolloutRewards(algorithm)
         self._steps_allowed = 0
-        self._exploration_due = 0.0  # exploration steps asked for and not yet made
+        self._exploration_due = 0.0  # exploration steps requested but not yet made
         self._learned_on_bonus = False
         _stretch_schedules(algorithm, lambda: max(0.0, 1.0 - self.steps / self.total_steps))
         _keep_quiet(algorithm)
 
     @property
     def steps(self) -> int:
-        """Environment steps used so far, exploration included."""
+        """Environment steps used so far, including exploration."""
         return self.env.steps
 
     @property
     def recording(self) -> Recording:
-        """Return the record of what the environments did, with the environments' own rewards."""
+        """Return the record of the environments' steps, with the environments' own rewards."""
         return self.env.core.recording
 
     def learn(self, steps: int) -> Episodes:
-        """Explore for a share of `steps`, let the algorithm learn for the rest.
+        """Explore for a share of `steps`, and let the algorithm learn for the rest.
 
-        Steps that do not fill a rollout are left to the next call. So all calls together make
-        nearly all requested steps, and never more.
+        Steps that do not fill a rollout are left to the next call. All calls together therefore
+        make nearly all requested steps, and never more.
 
         Returns:
             The episodes that ended in this call, with the environments' rewards; none if the call
@@ -187,10 +189,10 @@ class SB3Learner:
         return self._take_episodes(cut=steps_made > 0 and 2 * finished_steps <= steps_made)
 
     def explore(self, steps: int) -> Episodes:
-        """Explore for `steps`, in whole vector steps, and learn nothing.
+        """Explore for `steps`, rounded to whole vector steps, without learning.
 
         With `before="entropy"` and no learned reward yet, the algorithm learns on the bonus
-        instead. All episodes of the call are returned; the last are cut.
+        instead. All episodes of the call are returned. The last episode of each environment is cut.
         """
         with self._step_budget(steps), self.threads():
             if self.before == "entropy" and self.env.learned_reward is None:
@@ -200,23 +202,23 @@ class SB3Learner:
         return self._take_episodes(cut=True)
 
     def threads(self) -> AbstractContextManager[None]:
-        """Return a block in which a small policy takes one processor thread."""
+        """Give a small policy one processor thread during a block."""
         return threads_for(small=is_small(self.algorithm.policy))
 
     def report_to(self, sink: MetricSink) -> None:
-        """Log stable-baselines3's diagnostics to a sink from now on, by environment steps used."""
+        """Send stable-baselines3's diagnostics to a sink from now on, by environment steps used."""
         self._hooks.writer = SinkWriter(sink, lambda: self.steps)
 
     def before_rollout(self, call: Callable[[], None]) -> None:
-        """Call a function between two rollouts of the algorithm from now on."""
+        """From now on, call a function between any two rollouts of the algorithm."""
         self._hooks.before_rollout = call
 
     def set_reward(self, reward: WindowReward | AnyReward) -> None:
-        """Learn on `reward` from now on, and relabel a replay buffer.
+        """Learn from `reward` from now on, and relabel the replay buffer.
 
         The reward may be a plain function of observations and actions. Call this between calls of
-        `learn`, so that no rollout mixes two rewards. A critic that has learned on the bonus for
-        new states is reset by the first reward, and then learns from the relabelled buffer.
+        `learn`, so that no rollout mixes two rewards. If a critic has learned on the bonus for new
+        states, the first reward resets it. The critic then learns from the relabelled buffer.
 
         Raises:
             SpaceError: the reward was made for other observations or actions.
@@ -231,7 +233,7 @@ class SB3Learner:
             reset_critic(self.algorithm)
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the state of agent and environments between two calls, for `restore`."""
+        """Return the state of agent and environments, for `restore`; call it between two calls."""
         return {
             "agent": agent_state(self.algorithm),
             "environment": env_state(_environment(self.algorithm)),
@@ -243,10 +245,10 @@ class SB3Learner:
         }
 
     def restore(self, snapshot: Mapping[str, Any], reward: WindowReward | None) -> None:
-        """Go on from the snapshot of a learner that was built in the same way and had this reward.
+        """Continue from the snapshot of a learner that was built in the same way and had `reward`.
 
-        The snapshot's replay buffer was relabelled already. Raises `CheckpointError` for the
-        snapshot of a learner that was built in another way.
+        The snapshot's replay buffer is relabelled already. `CheckpointError` is raised if the
+        learner of the snapshot was built in another way.
         """
         if reward is not None:
             self.env.set_reward(reward, version=int(snapshot["version"]))
@@ -267,7 +269,7 @@ class SB3Learner:
             raise
 
     def _forget_the_rest(self) -> None:
-        """Drop steps that an interrupt or a callback prevented, so that no call makes them."""
+        """Drop steps that an interrupt or callback prevented, so that no later call makes them."""
         self._steps_allowed = min(self._steps_allowed, self.steps)
 
     def _explore(self, steps: float) -> None:
@@ -313,7 +315,7 @@ class SB3Learner:
 
 @final
 class RecordedExperience:
-    """Takes the place of the agent in a run without steps, which asks about recorded episodes.
+    """Takes the place of the agent in a run without steps. The run asks about recorded episodes.
 
     Args:
         comparisons: answers that exist already.
@@ -321,7 +323,8 @@ class RecordedExperience:
         queries: how many queries the run asks.
 
     Raises:
-        ConfigError: neither comparisons nor episodes are given, or queries without episodes.
+        ConfigError: there are neither comparisons nor episodes, or there are queries without
+            episodes.
     """
 
     steps = 0
@@ -355,10 +358,10 @@ class RecordedExperience:
     explore = learn
 
     def set_reward(self, reward: WindowReward) -> None:
-        """Change nothing: nobody learns from the reward."""
+        """Do nothing: no agent learns from the reward."""
 
     def snapshot(self) -> dict[str, Any]:
-        """Return an empty snapshot: there is no state."""
+        """Return an empty snapshot, as there is no state."""
         return {}
 
     def restore(self, snapshot: Mapping[str, Any], reward: WindowReward | None) -> None:
@@ -378,7 +381,7 @@ def _no_episodes(observations: spaces.Space[Any], actions: spaces.Space[Any]) ->
 
 @dataclass(eq=False)
 class _WholeRunSchedule:
-    """A schedule that follows the whole run, not the slice that SB3 counts."""
+    """A schedule that follows the whole run instead of the slice that SB3 counts."""
 
     schedule: Schedule
     remaining: Callable[[], float]
@@ -387,13 +390,13 @@ class _WholeRunSchedule:
         return self.schedule(self.remaining())
 
     def __reduce__(self) -> tuple[Callable[[Schedule], Schedule], tuple[Schedule]]:
-        """Pickle as the wrapped schedule, so that a saved algorithm refers to no learner."""
+        """Pickle the wrapped schedule, so that a saved algorithm does not refer to a learner."""
         return copy, (self.schedule,)
 
 
 def _stretch_schedules(algorithm: BaseAlgorithm, remaining: Callable[[], float]) -> None:
     for name in ("lr_schedule", "clip_range", "clip_range_vf", "exploration_schedule"):
-        schedule = getattr(algorithm, name, None)  # each algorithm has some of them
+        schedule = getattr(algorithm, name, None)  # an algorithm has some of them only
         if isinstance(schedule, _WholeRunSchedule):
             schedule = schedule.schedule
         if callable(schedule):
@@ -401,18 +404,18 @@ def _stretch_schedules(algorithm: BaseAlgorithm, remaining: Callable[[], float])
 
 
 def _keep_quiet(algorithm: BaseAlgorithm) -> None:
-    """Let a quiet algorithm make no folder for logs, which SB3 would make for each slice."""
+    """Make a quiet algorithm write no logs. SB3 would make a new folder of logs for each slice."""
     if not (algorithm.verbose or algorithm.tensorboard_log or algorithm._custom_logger):
         algorithm.set_logger(Logger(folder=None, output_formats=[]))
 
 
 def _installed(algorithm: BaseAlgorithm, states: bool) -> FeedbackVecEnv:
-    """Wrap the environment, inside of the outermost wrappers that change what the policy sees."""
+    """Wrap the environment, inside the outermost wrappers that change what the policy sees."""
     top = _environment(algorithm)
     if is_vecenv_wrapped(top, FeedbackVecEnv):
         raise ConfigError(
-            "algorithm: its environment has a learned reward already. Use the learner it "
-            "has, or set a fresh environment with `algorithm.set_env`."
+            "algorithm: its environment already has a learned reward. Use the learner of that "
+            "environment, or set a new environment with `algorithm.set_env`."
         )
     outer: VecEnvWrapper | None = None
     inner = top
@@ -421,7 +424,7 @@ def _installed(algorithm: BaseAlgorithm, states: bool) -> FeedbackVecEnv:
         inner = inner.venv
     if is_vecenv_wrapped(inner, VecNormalize):
         raise ConfigError(
-            "algorithm: VecNormalize is inside of other wrappers, where it would pass the "
+            "algorithm: VecNormalize is inside other wrappers, where it would pass the "
             "environment's own reward to the algorithm. Put VecNormalize outermost."
         )
     env = FeedbackVecEnv(inner, record=True, states=states, before=BeforeFirstReward.ENTROPY)
@@ -439,7 +442,7 @@ def _environment(algorithm: BaseAlgorithm) -> VecEnv:
 
 
 def build_learner(config: OnlineConfig, rng: np.random.Generator) -> SB3Learner:
-    """Build the agent and the environments that a config describes."""
+    """Build the agent and the environments of a config."""
     environment_factory = env_factory(config)
     require_usable(environment_factory, f"environment {config.env_name}")
     wrap = RecordsStates if config.states else None
@@ -486,7 +489,7 @@ def _warn_of_short_iterations(config: OnlineConfig, algorithm: PPOConfig) -> Non
 
 
 def build_trainer(config: OnlineConfig, learner: Any) -> RewardTrainer:
-    """Build the reward model and trainer that a config describes, for the learner's spaces."""
+    """Build the reward model and trainer of a config, for the learner's spaces."""
     space_owner: FeedbackVecEnv | RecordedExperience
     if isinstance(learner, SB3Learner):
         space_owner = learner.env
@@ -495,7 +498,8 @@ def build_trainer(config: OnlineConfig, learner: Any) -> RewardTrainer:
     else:
         raise ConfigError(
             "trainer: expected a RewardTrainer beside a learner of your own, got none beside a "
-            f"{type(learner).__name__}. Build its model for the learner's spaces and pass trainer=."
+            f"{type(learner).__name__}. Build the trainer's model for the learner's spaces and "
+            "pass trainer=."
         )
     model = build_reward_model(
         config.model, space_owner.observation_space, space_owner.action_space, seed=config.seed

@@ -1,7 +1,7 @@
 """Act, ask, fit: learning from preferences while acting (Christiano et al. 2017, section 2.2).
 
-`PreferenceLoop.iterate` is the method, `build_parts` makes what it calls, and a checkpoint is a
-`LoopState` with the snapshots of agent, trainer and teacher.
+`PreferenceLoop.iterate` is the method, and `build_parts` makes what it calls. A checkpoint is a
+`LoopState` with snapshots of the agent, the trainer and the teacher.
 """
 
 import time
@@ -79,20 +79,22 @@ from preferl.training.scaling import RewardScaler
 LOGGER = get_logger(__name__)
 
 FIRST_EPISODE: Final = 30_000
-"""Added to the run's seed, the seed of evaluations while learning; training and report have
-others."""
+"""Added to the run's seed; gives the seed of evaluations while learning.
+
+Training and the report use other seeds.
+"""
 
 POLICY_EPISODES: Final = 10
-"""Number of latest whole episodes whose mean return sets a teacher's thresholds, as in B-Pref."""
+"""A teacher's thresholds follow the mean return of so many latest whole episodes, as in B-Pref."""
 
 ATTEMPTS: Final = 5
-"""Number of times that a round replaces the queries that a script declined."""
+"""How often a round replaces queries that a script declined."""
 
 OnIteration = Callable[[IterationReport], None]
 """Called after each iteration."""
 
 OnAnswers = Callable[[Comparisons], None]
-"""Called with all answers whenever there are new ones, before they are learned from."""
+"""Called with all answers whenever there are new ones, before the reward is fitted to them."""
 
 OnEvaluation = Callable[[Evaluation], None]
 """Called after each evaluation of the policy while it learns."""
@@ -116,12 +118,12 @@ def learn_from_preferences(
     eval_env: EnvSource | None = None,
     checkpoints: Path | str | None = None,
 ) -> OnlineReport:
-    """Teach an agent from comparisons; parts that are not given are built from the config.
+    """Teach an agent from comparisons. Parts that are not given are built from the config.
 
-    With `steps=0` and `initial_steps=0` no agent acts, and no environment is made: queries are
-    about the recorded `episodes` alone, and the report has the reward.
+    With `steps=0` and `initial_steps=0`, no agent acts and no environment is made. Queries are
+    about the recorded `episodes` only, and the report holds the reward.
 
-    Ctrl-C ends the run; the report then has `interrupted` set.
+    Ctrl-C ends the run, and the report then says `interrupted`.
 
     Args:
         config: settings of the run.
@@ -131,27 +133,27 @@ def learn_from_preferences(
         trainer: fits the reward.
         sampler: chooses queries.
         schedule: how densely to ask after each share of the run.
-        comparisons: answers that exist already, to learn from together with new ones and with those
-            of the config's `warm_start`.
-        episodes: recorded episodes that queries may be about, together with those of the config's
+        comparisons: answers that exist already. The reward is fitted to them, to those of the
+            config's `warm_start`, and to new ones.
+        episodes: recorded episodes that queries may be about, beside those of the config's
             `warm_start`.
         sink: takes metrics, by environment step.
         on_iteration: called with the report of each iteration.
         on_answers: called with all answers when there are new ones, to keep them safe.
         on_evaluation: called after each evaluation of the policy (`config.eval_every`).
         eval_env: id or function that makes the environment of these evaluations. None takes the
-            config's; with a learner of your own, None evaluates nothing.
-        checkpoints: folder into which the run is saved after each iteration. A run of the same
-            settings resumes from there as if it had never stopped. Answers of the present iteration
-            are saved at once, so that nothing is asked again. Feedback of your own has to save its
-            answers itself; if it is a `LastingFeedback`, nothing is asked again either.
+            config's environment. With a `learner` of your own, None means no evaluation.
+        checkpoints: folder in which the run is saved after each iteration. A run of the same
+            settings resumes from there as if it had never stopped. Answers of the current iteration
+            are saved at once, so no query is asked twice. `feedback` of your own has to save its
+            answers itself. If it is a `LastingFeedback`, it is not asked twice either.
 
     Raises:
-        CheckpointError: the checkpoint is damaged, or of other settings.
-        ConfigError: settings contradict each other, or checkpoints are wanted of a learner without
-            `snapshot` and `restore`.
-        DataError: no episode is long enough for a clip, lengths differ and the config refuses
-            that, or data of a warm start cannot be read.
+        CheckpointError: the checkpoint is damaged, or belongs to other settings.
+        ConfigError: settings contradict each other, or `checkpoints` is given with a learner
+            without `snapshot` and `restore`.
+        DataError: no episode is long enough for a clip, the config refuses episodes of different
+            lengths, or data of a warm start cannot be read.
         SpaceError: comparisons or episodes have other spaces than the agent.
     """
     parts = build_parts(
@@ -179,42 +181,42 @@ def learn_from_preferences(
 
 @runtime_checkable
 class Resumable(Protocol):
-    """A learner that can go on in another program."""
+    """A learner whose state another program can take over."""
 
     def snapshot(self) -> dict[str, Any]:
-        """Return its state between two calls, of values that `write_state` takes."""
+        """Return the learner's state between two calls, as values that `write_state` takes."""
 
     def restore(self, snapshot: Mapping[str, Any], reward: RewardFunction | None) -> None:
-        """Go on from a snapshot with `reward`."""
+        """Continue from a snapshot, and use `reward`."""
 
 
 @final
 @dataclass(eq=False)
 class LoopState:
-    """State of the loop; a checkpoint holds it together with those of agent, trainer and teacher.
+    """State of the loop. A checkpoint holds it beside the states of agent, trainer and teacher.
 
     Attributes:
         rng: generator for segments and queries.
-        preparing: generator for `prepare_answers`.
+        preparing: generator that `prepare_answers` uses.
         iterations: reports of the iterations that are over.
         evaluations: evaluations of the policy so far.
         experience: the latest episodes; None before the first.
         reward: the agent's reward; None before the first fit.
         pessimism: pessimism of that reward.
-        answer_count: answers so far, those of the warm start included.
+        answer_count: answers so far, including those of the warm start.
         clip_sets: the training or validation set of each clip, by the clip's name.
         bootstrap_queries: `[Q]` the query of each column of the bootstrap, see `AnswerPlaces`.
         returns: returns of the policy's latest whole episodes.
         lengths: lengths of these episodes.
-        worst: least return of a window of `segment_length` steps; at most 0.
-        shortest: steps of the shortest episode that ended; only for a learner of your own.
-        longest: steps of the longest episode; only for a learner of your own.
+        worst: least return of any window of `segment_length` steps; at most 0.
+        shortest: steps of the shortest episode that ended; counted only for a learner of your own.
+        longest: steps of the longest episode; counted only for a learner of your own.
         lengths_warned: whether a warning about episodes of different length was given.
         findings: names of the findings that were logged.
         newest_query: number of the newest query at the last checkpoint, if the feedback is a
-            `LastingFeedback`; None once this program has asked queries.
+            `LastingFeedback`; None after this program has asked queries.
         seconds: wall time of the run before it was resumed.
-        warm_start: data that the run began with; written once, beside the checkpoints.
+        warm_start: data that the run begins with; written once, beside the checkpoints.
     """
 
     rng: np.random.Generator
@@ -242,7 +244,7 @@ class LoopState:
 @final
 @dataclass(frozen=True, eq=False)
 class LoopParts:
-    """What acts, asks and fits in a run, see `learn_from_preferences`, and where the run begins.
+    """The parts that act, ask and fit in a run, and the state in which the run begins.
 
     Attributes:
         config: settings of the run.
@@ -250,10 +252,10 @@ class LoopParts:
         plan: steps and queries of each iteration.
         learner: the agent, a `PolicyLearner`.
         trainer: fits the reward.
-        feedback: takes queries and has the answers.
+        feedback: takes queries and holds the answers.
         sampler: chooses queries.
-        evaluator: evaluates the policy while it learns; None never does.
-        read_warm_start: reads the data that the run begins with, once.
+        evaluator: evaluates the policy while it learns; None if it is not evaluated.
+        read_warm_start: reads the data that the run begins with; called once.
     """
 
     config: OnlineConfig
@@ -267,7 +269,7 @@ class LoopParts:
     read_warm_start: Callable[[], WarmStart]
 
     def require_suitable(self, data: WarmStart) -> None:
-        """Raise `SpaceError` for data of other spaces than the reward model's."""
+        """Raise `SpaceError` if data has other spaces than the reward model."""
         clips = None if data.comparisons is None else data.comparisons.segments
         model = self.trainer.model
         for name, steps in {"given comparisons": clips, "given episodes": data.episodes}.items():
@@ -294,9 +296,10 @@ def build_parts(
     episodes: Episodes | None = None,
     eval_env: EnvSource | None = None,
 ) -> LoopParts:
-    """Build the parts of a run that are not given; `learn_from_preferences` describes them.
+    """Build the parts of a run that are not given.
 
-    Settings that contradict each other are refused, before a folder is touched.
+    The arguments are those of `learn_from_preferences`. If settings contradict each other, an error
+    is raised before any folder is touched.
     """
     if not (config.comparisons or config.warm_start.given or comparisons is not None):
         raise ConfigError(
@@ -370,8 +373,7 @@ class PreferenceLoop:
     """A run of learning from preferences: its parts, its state, and the functions it calls.
 
     Args:
-        parts: parts that `build_parts` returned. `learn_from_preferences` describes all other
-            arguments.
+        parts: what `build_parts` returned. See `learn_from_preferences` for the other arguments.
     """
 
     parts: LoopParts = field(kw_only=False)
@@ -388,8 +390,8 @@ class PreferenceLoop:
         self.length_guard = LengthGuard(parts.config.variable_length)
         self.repetition_guard = RepetitionGuard(parts.config)
         self.journal: AnswerJournal | None = None
-        # Answers that the present iteration got before a restart, oldest first, each with the
-        # state of the teacher's generator after it.
+        # Answers that the current iteration got before a restart, oldest first. Beside each is the
+        # state that the teacher's generator had after it.
         self.kept_answers: deque[tuple[Comparisons, np.random.Generator]] = deque()
         learner = parts.learner
         if isinstance(learner, SB3Learner):
@@ -408,7 +410,7 @@ class PreferenceLoop:
             self.state.longest = int(recorded.lengths.max())
 
     def learn(self) -> OnlineReport:
-        """Make the remaining iterations, or as many as Ctrl-C allows, and return a report."""
+        """Make the remaining iterations, until the end or Ctrl-C, and return a report."""
         state = self.state
         learner = self.parts.learner
         start_time = time.perf_counter() - state.seconds
@@ -443,7 +445,7 @@ class PreferenceLoop:
         fit = validation = None
         metrics = QueryMetrics()
 
-        # Before the first one, the reward is fitted to the answers of a warm start.
+        # Before the first iteration, the reward is fitted to the answers of a warm start.
         warm_start_answers = given_answers(self.state.warm_start.comparisons, parts.feedback)
         if number == 0 and warm_start_answers is not None:
             self._count_and_pass_on_answers()
@@ -478,7 +480,7 @@ class PreferenceLoop:
             whole = learner.recording.whole
             shortest = learner.recording.lengths.shortest
             longest = learner.recording.lengths.longest
-        else:  # only the last may be a piece; a time limit's end looks the same as a cut
+        else:  # a cut looks like a time limit; only the last episode may be cut
             state.longest = longest = max(state.longest, int(episodes.lengths.max(initial=0)))
             ended = episodes.lengths[: len(episodes) - int(episodes.truncated[-1:].sum())].tolist()
             earlier = [] if state.shortest is None else [state.shortest]
@@ -498,10 +500,11 @@ class PreferenceLoop:
         return whole
 
     def _note_returns(self, episodes: Episodes, whole: BoolArray) -> None:
-        """Keep the returns of the latest whole episodes, which a teacher's thresholds follow."""
+        """Keep the returns of the latest whole episodes. A teacher's thresholds follow them."""
         config = self.parts.config
         state = self.state
-        if not whole.any() and not state.returns:  # pieces are better than nothing
+        # if no episode is whole, cut episodes are better than none
+        if not whole.any() and not state.returns:
             whole = np.ones_like(whole)
         returns = episodes.returns[whole].tolist()
         lengths = episodes.lengths[whole].tolist()
@@ -511,9 +514,9 @@ class PreferenceLoop:
         state.worst = min(state.worst, float(windows.min(initial=0.0)))
 
     def _evaluate(self, *, over: bool = False) -> None:
-        """Evaluate the present policy, without exploring, if an evaluation is due.
+        """Evaluate the current policy, without exploration, if an evaluation is due.
 
-        An agent of stable-baselines3 is evaluated between two rollouts, too.
+        A stable-baselines3 agent is also evaluated between two rollouts.
 
         Args:
             over: whether the run has ended.
@@ -533,7 +536,7 @@ class PreferenceLoop:
             self.on_evaluation(evaluation)
 
     def _ask_round(self, number: int) -> QueryMetrics:
-        """Ask the queries of an iteration; return how uncertain the reward is about them."""
+        """Ask the queries of an iteration; return how uncertain the reward was about them."""
         experience = self.state.experience
         if experience is None:
             raise DataError("No experience was recorded to ask about. Take more steps at a time.")
@@ -547,14 +550,14 @@ class PreferenceLoop:
         )
         try:
             return self._choose_and_ask(experience, plan[number].queries)
-        finally:  # the answers of a person who stops half-way count, too
+        finally:  # if a person stops half-way, their answers count
             self._count_and_pass_on_answers()
 
     def _choose_and_ask(self, experience: Episodes, count: int) -> QueryMetrics:
-        """Ask queries, and new ones in place of those that a script declines (B-Pref, section 3).
+        """Ask queries, and replace those that a script declines (B-Pref, section 3).
 
-        Queries that a person declines are not replaced, since that would cost more time of theirs
-        than planned.
+        Queries that a person declines are not replaced, because that would take more of the
+        person's time than planned.
         """
         config = self.parts.config
         sampler = self.parts.sampler
@@ -590,7 +593,7 @@ class PreferenceLoop:
             feedback.teacher = feedback.teacher.adapted(typical, state.worst)
 
     def _hand_over(self, segments: Segments, pairs: IntArray) -> None:
-        """Ask queries, except those that this iteration asked before a restart."""
+        """Ask queries, except those that this iteration already asked before a restart."""
         feedback = self.parts.feedback
         since = self.state.newest_query
         self.state.newest_query = None
@@ -600,7 +603,7 @@ class PreferenceLoop:
             feedback.ask(segments, pairs[self._take_kept_answers(len(pairs)) :])
 
     def _take_kept_answers(self, most: float = float("inf")) -> int:
-        """Give the feedback the answers from before a restart, `most` at most; return how many."""
+        """Give the feedback `most` answers from before a restart at most; return how many."""
         feedback = self.parts.feedback
         count = 0
         while self.kept_answers and count < most and isinstance(feedback, InstantFeedback):
@@ -610,7 +613,7 @@ class PreferenceLoop:
         return count
 
     def _answered(self) -> Answered | None:
-        """Return all answers so far, those of the warm start first; None without any."""
+        """Return all answers so far, those of the warm start first; None if there are none."""
         return all_answers(self.state.warm_start.comparisons, self.parts.feedback)
 
     def _count_and_pass_on_answers(self) -> None:
@@ -621,16 +624,16 @@ class PreferenceLoop:
             self.on_answers(answered.comparisons)
 
     def _fit(self, answered: Answered | None) -> tuple[FitReport | None, Validation | None]:
-        """Fit the reward to answers that are not held out, validate it and give it to the agent."""
+        """Fit the reward to answers that are not held out, validate it, give it to the agent."""
         config = self.parts.config
         state = self.state
         trainer = self.parts.trainer
-        if answered is None:  # every query was declined, or is answered later
+        if answered is None:  # all queries were declined, or are answered later
             return None, None
         queries, comparisons, _ = answered
         if state.reward is None and not comparisons.decided.any():
             LOGGER.info("No fit yet: %d answers are all ties.", len(comparisons))
-            return None, None  # the agent goes on to see new states
+            return None, None  # the agent acts on and sees new states
         joined = state.warm_start.comparisons is not None
         sets = split_answers(comparisons, config.validation, state.clip_sets, joined=joined)
         train = comparisons[sets == TRAIN]
@@ -680,7 +683,7 @@ class PreferenceLoop:
             self.parts.learner.set_reward(state.reward)
 
     def _has_true_reward(self) -> bool:
-        """Return whether the environment gave a reward, also in steps that are no longer kept."""
+        """Return whether the environment ever gave a reward, even in steps that were dropped."""
         if any(report.has_true_reward for report in self.state.iterations):
             return True
         return self.state.experience is not None and self.state.experience.has_true_reward
@@ -694,7 +697,7 @@ class PreferenceLoop:
         fit: FitReport | None,
         validation: Validation | None,
     ) -> None:
-        """Report an iteration, by the returns of its whole episodes, and new findings."""
+        """Report an iteration: the returns of its whole episodes, and new findings."""
         state = self.state
         answered = self._answered() if self.parts.plan[number].queries else None
         ties, contradicted = ties_and_contradictions(answered and answered.comparisons)
@@ -725,13 +728,13 @@ class PreferenceLoop:
             self.on_iteration(report)
 
     def _resume(self, folder: Path) -> None:
-        """Save the run in a folder from now on, and go on from the checkpoint there, if any."""
+        """Save the run in a folder from now on, and resume from a checkpoint there."""
         state = self.state
         feedback = self.parts.feedback
         if not isinstance(self.parts.learner, Resumable):
             raise ConfigError(
-                "learner: expected one with `snapshot` and `restore`, since checkpoints are to "
-                f"be kept, got {type(self.parts.learner).__name__}."
+                "learner: expected one with `snapshot` and `restore`, which checkpoints need, got "
+                f"{type(self.parts.learner).__name__}."
             )
         run = to_json(self.parts.config)
         if has_run(folder):
@@ -741,13 +744,13 @@ class PreferenceLoop:
             **journal.fixed(lambda: self.parts.read_warm_start()._asdict())
         )
         if isinstance(feedback, InstantFeedback):
-            self.kept_answers.extend(journal.read())  # that came after the last checkpoint
+            self.kept_answers.extend(journal.read())  # answers after the last checkpoint
             feedback.on_answers = lambda answers: journal.add(answers, feedback.rng)
         elif isinstance(feedback, LastingFeedback) and not state.iterations:
             state.newest_query = journal.begun(feedback.newest_query)
 
     def _save(self, seconds: float) -> None:
-        """Write a checkpoint, and remove the answers that it holds from the journal."""
+        """Write a checkpoint; remove the answers in it from the journal."""
         if self.journal is None:
             return
         state = self.state
@@ -774,7 +777,7 @@ class PreferenceLoop:
         self.journal.next_iteration(len(state.iterations))
 
     def _restore(self, checkpoint: Mapping[str, Any]) -> None:
-        """Go on from what `_save` wrote."""
+        """Continue from a checkpoint that `_save` wrote."""
         parts = self.parts
         parts.trainer.model.load_state_dict(checkpoint["model"])
         parts.trainer.restore(checkpoint["trainer"])
@@ -797,9 +800,9 @@ class PreferenceLoop:
 
 
 def window_returns(episodes: Episodes, length: int, short: Short = "drop") -> FloatArray:
-    """Return `[N]` returns of all windows of `length` steps of the episodes, in their order.
+    """Return the returns `[N]` of all windows of `length` steps of the episodes, in order.
 
-    `short` says what becomes of shorter episodes, as in `sample_segments`.
+    `short` decides about episodes that are shorter, as in `sample_segments`.
 
     >>> zeros = np.zeros((5, 1))
     >>> episodes = Episodes(zeros, zeros, np.array([1.0, 2.0, 4.0, 8.0, 16.0]), np.zeros(5, bool),

@@ -1,4 +1,4 @@
-"""A whole online run in a folder: learn, keep everything, evaluate it, write a report."""
+"""An online run in a folder: learn, save everything, evaluate, and write a report."""
 
 import inspect
 import shutil
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 LOGGER = get_logger(__name__)
 
 SHOWN: Final = {"oracle": "true reward"}
-"""Names of policies in the report, if these differ from their names in the result."""
+"""Names of policies in the report that differ from the names in the result."""
 
 CURVES: Final = (
     MetricCurve(EVALUATED, "return", ("eval/mean_reward",)),
@@ -77,10 +77,10 @@ CURVES: Final = (
         for kind, words in UNSEEN.items()
     ),
 )
-"""Metrics that the summary of a run draws."""
+"""Metrics whose curves the summary of a run draws."""
 
 OnStage = Callable[[str], None]
-"""Called with the next stage, in a few words."""
+"""Called with a few words about the next stage."""
 
 
 def run_online(
@@ -103,39 +103,40 @@ def run_online(
 ) -> dict[str, Any]:
     """Learn from preferences, and write all results into a folder.
 
-    The folder holds config and versions, metrics, the comparisons after every iteration, the
-    reward, the policy, `result.json` and `report.html`. Ctrl-C keeps what there is, and the same
-    call with `resume` goes on from the last whole iteration. Once all is evaluated, checkpoints
-    are removed.
+    The folder holds the config, versions, metrics, the comparisons after every iteration, the
+    reward, the policy, `result.json` and `report.html`. After Ctrl-C, the folder holds what is
+    there so far. The same call with `resume` then continues from the last whole iteration.
+    Checkpoints are removed after the evaluation.
 
     Args:
-        config: of learning.
-        out: the folder; an older run there moves aside, unless it is resumed.
-        evaluation: how the run is evaluated at its end; the defaults if None.
-        teacher: answers instead of the config's scripted one; `config.json` then names it.
-        feedback: takes queries, as people do who answer in a browser.
-        sampler: chooses queries instead of the config's; `config.json` names it as resolved.
-        comparisons: that exist already, as for `learn_from_preferences`.
-        episodes: likewise.
-        true_reward: of transitions, for the report's EPIC distance.
+        config: settings of learning.
+        out: the folder. An older run there moves aside, unless it is resumed.
+        evaluation: settings of the evaluation at the run's end; the defaults if None.
+        teacher: answers instead of the config's scripted teacher; `config.json` then names it.
+        feedback: takes queries, for example for people who answer in a browser.
+        sampler: chooses queries instead of the config's sampler; `config.json` names it under
+            `resolved`.
+        comparisons: answers that exist already, see `learn_from_preferences`.
+        episodes: recorded episodes, see `learn_from_preferences`.
+        true_reward: the true reward as a function of transitions, for the report's EPIC distance.
         on_iteration: called with the report of each iteration.
         on_evaluation: called after each evaluation of the policy while it learns.
-        on_stage: called with what comes next.
+        on_stage: called with the name of each stage before it begins.
         report_to: where metrics go: some of `jsonl`, `tensorboard`, `wandb`.
-        resume: go on with the run that is in `out`.
-        keep_experience: also write the latest `buffer_steps` steps, as the folder `experience` of
-            episodes with the environment's own rewards (see `load_episodes`).
+        resume: continue the run that is in `out`.
+        keep_experience: also write the latest `buffer_steps` steps, with the environment's own
+            rewards. They are episodes in the folder `experience` (see `load_episodes`).
 
     Returns:
-        What `result.json` holds.
+        The contents of `result.json`.
 
     Raises:
-        ConfigError: settings that do not go together, another place to report to, or other settings
-            than those of the run in `out`.
-        CheckpointError: its checkpoint is damaged.
-        ResumeError: the run to resume is finished, or there is none; nothing was changed.
-        FeedbackError: a teacher whose answers have another shape than `[P]`.
-        StorageError: another run is at work in `out`, or it cannot be written to.
+        ConfigError: settings contradict each other, `report_to` names an unknown place, or the run
+            in `out` has other settings.
+        CheckpointError: the checkpoint in `out` is damaged.
+        ResumeError: the run to resume is finished, or there is none. Nothing was changed.
+        FeedbackError: the teacher's answers have another shape than `[P]`.
+        StorageError: another run works in `out`, or `out` cannot be written to.
     """
     evaluation = evaluation or EvaluationConfig()
     places = tuple(report_to)
@@ -143,7 +144,7 @@ def run_online(
         config = replace(config, teacher=_recorded(teacher))
     _require_evaluable(config, true_reward)
     require_places(places)
-    require_openable(out, resume=resume)  # before what takes long
+    require_openable(out, resume=resume)  # before expensive work
     parts = build_parts(
         config,
         teacher=teacher,
@@ -155,7 +156,7 @@ def run_online(
     agent = parts.learner.algorithm
     with closing(agent.get_env()), parts.learner.threads():
         _require_answers_of_shape(parts)
-        if not resume:  # before a folder is touched, which may be the one to read
+        if not resume:  # a warm start may read the older run that moves aside below
             parts.require_suitable(parts.read_warm_start())
         evaluation = _filmable(config, evaluation, agent.action_space)
         with open_run(
@@ -185,11 +186,12 @@ def run_online(
 
 
 def _require_evaluable(config: OnlineConfig, true_reward: TransitionReward | None) -> None:
-    """Raise now the errors that the evaluation of the agent would raise at the end."""
+    """Raise errors now that would otherwise only be raised in the evaluation at the end."""
     if config.steps == 0:
         raise ConfigError(
-            "steps: expected some, since a whole run evaluates its agent, got 0. Take steps, or "
-            "call preferl.learn_from_preferences(config, episodes=...), which returns a reward."
+            "steps: expected at least 1, since a whole run evaluates its agent, got 0. Take "
+            "steps, or call preferl.learn_from_preferences(config, episodes=...), which returns a "
+            "reward."
         )
     if true_reward is not None:
         of_transitions(true_reward)
@@ -203,7 +205,7 @@ def _learn(
     on_iteration: OnIteration | None,
     on_evaluation: OnEvaluation | None,
 ) -> OnlineReport:
-    """Learn in the folder of the run, from its last whole iteration on."""
+    """Learn in the folder of the run, from its last whole iteration."""
     with closing(open_sinks(report_to, folder.folder)) as sink:
         loop = PreferenceLoop(
             parts,
@@ -219,7 +221,7 @@ def _learn(
 def _save(
     parts: LoopParts, folder: RunFolder, report: OnlineReport, *, keep_experience: bool
 ) -> None:
-    """Write what was learned: policy and reward, and the experience if it is to be kept."""
+    """Write the policy and the reward, and the experience if it is to be kept."""
     learner = parts.learner
     save_policy(folder.path("policy"), learner.algorithm, algorithm_of(parts.config, learner.env))
     if report.reward is not None:
@@ -237,7 +239,7 @@ def _conclude(
     true_reward: TransitionReward | None,
     on_stage: OnStage,
 ) -> dict[str, Any]:
-    """Evaluate what was learned, write report and result, and return the result."""
+    """Evaluate the agent and the reward, write report and result, and return the result."""
     config = parts.config
     result = _result(parts, report)
     summary = RunSummary(
@@ -258,16 +260,16 @@ def _conclude(
             _write_report(folder.path("report.html"), parts, report, evaluated)
             summary = evaluated.completed(summary)
             result |= evaluated.to_json()
-    except KeyboardInterrupt:  # what was learned is there; only its evaluation is missing
+    except KeyboardInterrupt:  # learning is saved; only the evaluation is missing
         result["interrupted"] = True
     folder.result(result, summary)
-    if not result["interrupted"]:  # only now is there nothing left to resume
+    if not result["interrupted"]:  # nothing is left to resume
         shutil.rmtree(folder.path("checkpoints"), ignore_errors=True)
     return result
 
 
 def _resolved(parts: LoopParts, sampler: PairSampler | None) -> dict[str, Any]:
-    """Return the values of settings that are left to the run."""
+    """Return the values that the run chose for settings left open by the config."""
     config = parts.config
     resolved = {
         "algorithm": algorithm_of(config, parts.learner.env),
@@ -284,7 +286,7 @@ def _resolved(parts: LoopParts, sampler: PairSampler | None) -> dict[str, Any]:
 
 
 def _result(parts: LoopParts, report: OnlineReport) -> dict[str, Any]:
-    """Return what `result.json` holds of learning."""
+    """Return the part of `result.json` that is about learning."""
     return {
         "env": parts.config.env_name,
         "seed": parts.config.seed,
@@ -301,7 +303,7 @@ def _result(parts: LoopParts, report: OnlineReport) -> dict[str, Any]:
 
 
 def _recorded(teacher: Teacher) -> Teacher:
-    """Return a teacher as settings hold it: itself if it can be written, else its class by name."""
+    """Return a teacher for `config.json`: itself if JSON can hold it, else its class's name."""
     has_name = hasattr(teacher, "__qualname__") or TEACHERS.has_config(type(teacher))
     return teacher if has_name else cast("Teacher", type(teacher))
 
@@ -313,7 +315,7 @@ def _name_of(sampler: PairSampler) -> str:
 
 
 def _require_answers_of_shape(parts: LoopParts) -> None:
-    """Raise `FeedbackError` now for a teacher whose answers could not be used later."""
+    """Raise `FeedbackError` now if a teacher's answers have a shape that cannot be used."""
     if isinstance(parts.feedback, InstantFeedback):
         algorithm = parts.learner.algorithm
         axes = (0, 2, parts.config.segment_length)
@@ -324,16 +326,16 @@ def _require_answers_of_shape(parts: LoopParts) -> None:
 
 
 def _trust(parts: LoopParts, report: OnlineReport) -> dict[str, dict[str, float]]:
-    """Return the trust in each annotator by name, as far as a table of people has the name."""
+    """Return the trust in each annotator by name; names come from the table of people, if any."""
     names: tuple[str, ...] = ()
-    with suppress(FeedbackError):  # raised where nothing has been answered yet
+    with suppress(FeedbackError):  # raised if nothing has been answered yet
         if isinstance(parts.feedback, StoredFeedback):
             names = parts.feedback.answers().names
     return trust_of(report, names)
 
 
 def _declined(feedback: Feedback) -> int | None:
-    """Return how many queries were declined; None for feedback that does not count them."""
+    """Return how many queries were declined; None if the feedback does not count them."""
     if isinstance(feedback, InstantFeedback | StoredFeedback):
         return feedback.declined
     return None
@@ -342,7 +344,7 @@ def _declined(feedback: Feedback) -> int | None:
 def _filmable(
     config: OnlineConfig, evaluation: EvaluationConfig, actions: spaces.Space[Any]
 ) -> EvaluationConfig:
-    """Leave out clips if nothing is drawn; raise now the errors that filming would raise later."""
+    """Turn films off if nothing is drawn; raise errors now that filming would raise later."""
     if evaluation.clip_steps and not draws(env_factory(config)):
         LOGGER.warning("%s draws no pictures: the report has no clips.", config.env_name)
         return replace(evaluation, clip_steps=0)
@@ -358,7 +360,7 @@ class _Evaluated:
         policies: reports of the random policy, the taught agent and the oracle.
         rewards: reports of the learned reward and its controls; empty without one.
         shown: a whole episode of the taught agent.
-        clips: the agent before and after.
+        clips: films of the agent before and after it was taught.
         has_true_reward: whether the environment gave any reward.
     """
 
@@ -369,7 +371,7 @@ class _Evaluated:
     has_true_reward: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Return the part of `result.json` about the evaluation."""
+        """Return the part of `result.json` that is about the evaluation."""
         rewards = {name: report.to_json() for name, report in self.rewards.items()}
         return {name: round(report.mean, 3) for name, report in self.policies.items()} | {
             "policies": {name: report.to_json() for name, report in self.policies.items()},
@@ -379,11 +381,11 @@ class _Evaluated:
         }
 
     def completed(self, summary: RunSummary) -> RunSummary:
-        """Return the summary of a run with what its evaluation found."""
+        """Return the summary of a run, completed by the results of its evaluation."""
         scores = {
             name: Estimate.of_episodes(report.returns, report.success_rate)
             for name, report in self.policies.items()
-            if self.has_true_reward or report.success is not None  # returns of 0 say nothing
+            if self.has_true_reward or report.success is not None  # returns of 0 mean nothing
         }
         learned = self.rewards.get("learned")
         return replace(
@@ -419,7 +421,7 @@ def _evaluate(
         name: evaluate_policy(policy, env, episodes=evaluation.episodes, seed=seed + 10_000)
         for name, policy in policies.items()
     }
-    # Experience of bad and good behaviour alike that nothing was learned from.
+    # New experience of bad and good behaviour; nothing was learned from it.
     random_episodes = record(random, env, 2_000, seed=seed + 20_000)
     new_episodes = join([random_episodes, record(taught, env, 2_000, seed=seed + 20_001)])
     with closing(make_environments(env, 1, seed=seed + 40_000)) as venv:
@@ -440,9 +442,9 @@ def _evaluate(
 
 
 def train_on_true_reward(config: OnlineConfig) -> Any:
-    """Train the config's algorithm for as many steps on the environment's own reward.
+    """Train the config's algorithm on the environment's own reward for the same number of steps.
 
-    The environments are closed afterwards; set others to let the algorithm learn on.
+    The environments are closed afterwards. To train the algorithm further, set other environments.
     """
     environment_factory = env_factory(config)
     copies = config.environments
@@ -463,7 +465,7 @@ def _evaluate_rewards(
     true_reward: TransitionReward | None,
     seed: int,
 ) -> dict[str, RewardReport]:
-    """Evaluate the learned reward and its controls on the same queries; nothing without one."""
+    """Evaluate the learned reward and its controls on the same queries; empty without a reward."""
     if learned is None:
         return {}
     rewards: dict[str, Reward] = {"learned": learned, **control_rewards(learned, seed)}
@@ -477,13 +479,13 @@ def _held_out(config: OnlineConfig, episodes: Episodes, count: int) -> Compariso
     """Answer queries about `episodes` by the true return, without error."""
     rng = np.random.default_rng([config.seed, 0x0E7])
     exact = ScriptedTeacher.oracle()
-    # All episodes may end sooner than those learned from.
+    # All of these episodes may be shorter than those that the reward was fitted to.
     short: Short = "pad" if config.short == "pad" else "auto"
     return sample_comparisons(episodes, count, config.segment_length, exact, rng, short=short)
 
 
 def _clips(config: OnlineConfig, steps: int, **policies: Policy) -> "list[Video]":
-    """Film policies named "before" and "after" in episodes that begin alike."""
+    """Film policies named "before" and "after" in episodes that begin in the same way."""
     if not steps:
         return []
     from preferl.evaluation.report import Video
@@ -498,7 +500,7 @@ def _clips(config: OnlineConfig, steps: int, **policies: Policy) -> "list[Video]
             encode(frames, fps=rate),
             moment.capitalize(),
             f"{config.env_name}: the agent {moment} it was taught.",
-            start=len(frames) / rate / 2,  # where they differ
+            start=len(frames) / rate / 2,  # in the middle, where the behaviours differ most
         )
         clips.append(video)
     return clips
@@ -545,7 +547,7 @@ def _write_report(
 
 
 def _shown_reward(reward: RewardFunction, evaluated: _Evaluated) -> "Figure":
-    """Draw the reward of each step of the episode that is shown."""
+    """Draw the learned reward of each step of the shown episode."""
     from preferl.evaluation.summary import reward_figure
 
     comparison = " beside the true one" if evaluated.has_true_reward else ""
@@ -560,7 +562,7 @@ def _shown_reward(reward: RewardFunction, evaluated: _Evaluated) -> "Figure":
 
 
 def _lead(feedback: Feedback, *, has_true_reward: bool) -> str:
-    """Say whose answers a run learned from, to which question, and how many were declined."""
+    """Return whose answers a run learned from, to which question, and how many were declined."""
     source = ""
     question = "which of two clips is better"
     if isinstance(feedback, InstantFeedback):
