@@ -79,7 +79,7 @@ def test_observations_that_rewards_cannot_be_computed_from_are_refused_at_once(t
         return agent_in(VecFrameStack(inner, 3))
 
     agent = stacked(tmp_path)
-    with pytest.raises(SpaceError, match="VecFrameStack does, go inside"):
+    with pytest.raises(SpaceError, match="such as VecFrameStack, inside"):
         agent.learn(20, callback=FeedbackCallback())
     assert agent.num_timesteps == 0
     agent.get_env().close()

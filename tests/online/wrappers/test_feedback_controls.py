@@ -49,5 +49,5 @@ def test_each_wrapper_names_the_one_for_other_environments(name, given):
 
 @pytest.mark.parametrize("name", KINDS)
 def test_what_is_no_environment_is_refused(name):
-    with pytest.raises(ConfigError, match="something else, a str"):
+    with pytest.raises(ConfigError, match="got a str"):
         KINDS[name][0]("Pendulum-v1")

@@ -87,7 +87,9 @@ def test_what_does_not_fit_is_named():
     rewards(torch.zeros(5, 3), torch.zeros(5, 2))
     with pytest.raises(DataError, match="steps: expected 5 environments, as before, got 6"):
         rewards(torch.zeros(6, 3), torch.zeros(6, 2))
-    with pytest.raises(DataError, match="steps: expected tensors on cpu, as the reward, got meta"):
+    with pytest.raises(
+        DataError, match="steps: expected tensors on cpu, the reward's device, got meta"
+    ):
         TensorRewards(reward_of("mlp"))(torch.zeros(5, 3), torch.zeros(5, 2, device="meta"))
 
 

@@ -1,4 +1,4 @@
-"""Settings of queries, and of how wrapped environments collect the experience for them."""
+"""Settings of queries, and of how wrapped environments collect experience for queries."""
 
 import warnings
 from collections.abc import Mapping
@@ -16,18 +16,20 @@ from preferl.registry import ACQUISITIONS, SAMPLERS
 LOGGER = get_logger(__name__)
 
 MAX_TIMES_SHOWN: Final = 2.0
-"""If each recorded step is shown more often than this on average, there is a warning: many clips
-then show the same steps, so that more answers teach less."""
+"""How often a recorded step may be shown on average before a warning.
+
+If many clips show the same steps, more answers teach less.
+"""
 
 VariableLength = Literal["allow", "refuse"]
-"""Whether episodes of different length give one warning, or an error."""
+"""What happens if episodes differ in length: one warning, or an error."""
 
 
 class BeforeFirstReward(StrEnum):
-    """The reward of steps until the first learned reward is there.
+    """The reward of steps before the first learned reward.
 
-    It is zero, a bonus for new states (see `StateEntropyBonus`), or the environment's own reward,
-    from which the agent then learns instead of from people.
+    It is zero, a bonus for new states (see `StateEntropyBonus`), or the environment's own reward.
+    With the environment's own reward, the agent does not learn from people at first.
     """
 
     ZERO = "zero"
@@ -37,35 +39,36 @@ class BeforeFirstReward(StrEnum):
 
 @dataclass(frozen=True)
 class QueryConfig:
-    """Settings of what is asked about, which the loop and wrapped environments share.
+    """Settings of queries, which the loop and wrapped environments share.
 
     Attributes:
-        segment_length: steps of a clip. In most tasks 50 steps last one or two seconds, as long as
+        segment_length: steps of a clip. In most tasks, 50 steps last one or two seconds, as long as
             the clips of the DRLHP paper.
         sampler: how pairs are chosen, a name of `preferl.registry.SAMPLERS`. "uniform" draws any
-            pairs; "informative" takes those about which members of the reward disagree most, as in
-            DRLHP. B-Pref's six samplers are "uniform", "disagreement", "entropy", "k_center" (pairs
-            that lie far from one another and from earlier ones; also called "covering"), and
-            "k_center_disagreement" and "k_center_entropy", which choose such pairs from the more
-            informative half.
+            pairs. "informative" takes pairs about which members of the reward disagree most, as in
+            DRLHP. B-Pref's six samplers are "uniform", "disagreement", "entropy", "k_center",
+            "k_center_disagreement" and "k_center_entropy". "k_center", also called "covering",
+            takes pairs that lie far from one another and from earlier ones. The last two choose
+            such pairs from the more informative half.
         acquisition: measure of "informative" pairs: the variance over members of the pair's
-            "logit", "probability" (as in the DRLHP paper) or "label", or the "entropy" of their
-            answers. B-Pref's samplers do not use it.
-        oversampling: candidate pairs for each query, 10 as in B-Pref. "uniform" does not use it,
-            nor does a sampler of your own that says how many segments it wants.
+            "logit", "probability" (as in the DRLHP paper) or "label", or the "entropy" of the
+            members' answers. B-Pref's samplers do not use it.
+        oversampling: candidate pairs for each query; 10 as in B-Pref. "uniform" does not use it,
+            and neither does a sampler of your own that states how many segments it wants.
         short: how clips are cut from episodes that are shorter than a clip. "drop" cuts none.
             "auto" cuts some only if all episodes are too short. With "pad", a clip may end early
-            with its episode, so that answers can show how good it is to go on; choose that where
+            with its episode. Answers can then show how good it is to go on, so choose "pad" if
             longer episodes are better. See `preferl.data.sample_segments`.
         variable_length: "allow" episodes of different length, with one warning, or "refuse".
-        buffer_steps: environment steps of the latest experience that clips are cut from; the
-            oldest episodes go first.
+        buffer_steps: environment steps of the latest experience that clips are cut from; the oldest
+            episodes are dropped first.
         states: record `info["state"]`, from which videos of steps can be drawn later (see
-            `RecordsStates`), for environments whose observations do not suffice for that.
+            `RecordsStates`). Environments need this if their observations are not enough to draw a
+            step.
         seed: seed of all random choices.
 
     Raises:
-        ConfigError: a number is out of its range, or a word is not listed here.
+        ConfigError: a number is out of its range, or a word is not one of those above.
     """
 
     segment_length: int = 50
@@ -84,36 +87,36 @@ class QueryConfig:
 
     @property
     def needs_members(self) -> bool:
-        """Whether the sampler compares members of an ensemble, and so needs several."""
+        """Whether the sampler compares members of an ensemble, and therefore needs several."""
         by_variance = self.sampler == "informative" and self.acquisition != "entropy"
         return by_variance or self.sampler in ("disagreement", "k_center_disagreement")
 
 
 @dataclass(frozen=True)
 class FeedbackConfig(QueryConfig):
-    """Settings of how wrapped environments collect and ask, and of rewards before the first fit.
+    """Settings of how wrapped environments collect experience and ask about it.
 
     Attributes:
-        before: reward of steps until the first learned reward is there.
-        max_pending: most unanswered queries at a time; further ones are asked as people answer. A
-            small number keeps queries up to date, a large one keeps people busy.
-        max_queries: most queries of the project, those of earlier runs included; None sets no
+        before: reward of steps before the first learned reward.
+        max_pending: most unanswered queries at a time; further queries are asked as people answer.
+            A small number keeps queries up to date, a large one keeps people busy.
+        max_queries: most queries of the project, including those of earlier runs; None sets no
             limit.
-        ask_every: environment steps of experience for each query. None takes twice the length of
-            a clip, so that steps are shown about once; a larger number spreads a budget over the
-            run.
+        ask_every: environment steps of experience for each query. None takes twice the length of a
+            clip, so that steps are shown about once. A larger number spreads a budget over the run.
         buffer_megabytes: another limit of the experience in memory, since pixels are large.
-        longest_piece: steps after which a running episode is handed over as if it had ended, so
-            that tasks without an end are asked about, too.
+        longest_piece: steps after which a running episode is cut and asked about, so that tasks
+            without an end are asked about, too.
         episode_every: seconds between whole episodes that the annotation page shows; None shows
             none.
-        refresh_every: vector steps after which the agent switches to a newer reward; the length of
-            a rollout. None switches only in `refresh`, which `FeedbackCallback` calls.
-        hide_true_reward: leave the environment's own reward out of what the agent's program sees;
-            if a monitor is wrapped inside, its `info["episode"]` gives the learned return.
+        refresh_every: vector steps after which the agent switches to a newer reward; for example
+            the length of a rollout. None switches only in `refresh`, which `FeedbackCallback`
+            calls.
+        hide_true_reward: hide the environment's own reward from the agent's program. If a monitor
+            is wrapped inside, its `info["episode"]` then gives the learned return.
 
     Raises:
-        ConfigError: a number out of its range, or a word that is none of these.
+        ConfigError: a number is out of its range, or a word is not one of those above.
     """
 
     before: BeforeFirstReward = BeforeFirstReward.ZERO
@@ -135,7 +138,7 @@ class FeedbackConfig(QueryConfig):
 
 
 def settings_of(config: FeedbackConfig | None, more: Mapping[str, Any]) -> FeedbackConfig:
-    """Replace the fields in `more` of a config; refuse keywords that are no fields."""
+    """Replace fields of a config by those in `more`; refuse keywords that are no fields."""
     if not isinstance(config, FeedbackConfig | None):
         raise ConfigError(
             f"config: expected a FeedbackConfig or None, got a {type(config).__name__}. Pass "
@@ -148,17 +151,17 @@ def settings_of(config: FeedbackConfig | None, more: Mapping[str, Any]) -> Feedb
 
 
 class VariableLengthWarning(UserWarning):
-    """Episodes differ in length, so that their ends may tell an agent about its reward."""
+    """Episodes differ in length, so an episode's end may tell the agent about its reward."""
 
 
 @final
 class LengthGuard:
-    """Checks that all episodes have the same length; warns once, or raises, if they have not.
+    """Checks that all episodes have the same length; warns once, or raises an error, if not.
 
-    If lengths differ, the end of an episode tells the agent what no answer did: staying alive gains
-    if learned rewards are positive, and ending early gains if they are negative. Kreutzer et al.
-    and imitation's documentation call this a variable horizon. With `variable` None nothing is
-    checked. `differ` is whether two lengths have been seen.
+    If lengths differ, an episode's end gives the agent a reward that no answer asked for. Staying
+    alive pays if learned rewards are positive, and ending early pays if they are negative. Kreutzer
+    et al. and imitation's documentation call this a variable horizon. `differ` tells whether two
+    lengths have been seen. If `variable` is None, nothing is checked.
     """
 
     def __init__(self, variable: VariableLength | None) -> None:
@@ -166,18 +169,20 @@ class LengthGuard:
         self.warned = self.differ = False
 
     def check(self, shortest: int | None, longest: int, remark: str = "") -> None:
-        """Compare the shortest length of an ended episode (None before one ends) with the longest.
+        """Compare the length of the shortest ended episode with that of the longest one.
+
+        `shortest` is None before an episode has ended. `remark` ends the message.
 
         Raises:
-            DataError: their lengths differ, and that is refused; `remark` ends the message.
+            DataError: the lengths differ, and the settings refuse that.
         """
         if self._variable is None or shortest is None or shortest >= longest:
             return
         self.differ = True
         text = (
             f"Episodes differ in length ({shortest} to {longest} steps). Where an episode ends may "
-            "tell the agent what its reward should: positive learned rewards favour survival, "
-            f"negative ones an early end.{remark}"
+            "tell the agent what only its reward should: positive learned rewards favour "
+            f"survival, negative ones an early end.{remark}"
         )
         if self._variable == "refuse":
             raise DataError(
@@ -190,7 +195,7 @@ class LengthGuard:
 
 @final
 class RepetitionGuard:
-    """Warns once if experience has too few steps for the clips of the queries."""
+    """Warns once if there are too few recorded steps for the clips of the queries."""
 
     def __init__(self, config: QueryConfig) -> None:
         self._config = config
@@ -202,7 +207,7 @@ class RepetitionGuard:
         Args:
             episodes: experience that the next queries are about.
             queries: number of the next queries.
-            asked: number of all queries, the next ones included.
+            asked: number of all queries, including the next ones.
             steps: number of all recorded steps.
         """
         if self.warned or not queries:

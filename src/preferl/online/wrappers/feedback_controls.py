@@ -1,4 +1,4 @@
-"""The methods that the wrappers of all kinds of environments share, without stable-baselines3."""
+"""The methods that all environment wrappers share, without stable-baselines3."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from operator import setitem
@@ -32,24 +32,24 @@ WRAPPED: Final = {
 
 
 class FeedbackControls:
-    """The part that all wrappers share: collecting, saving, and the choice of the reward."""
+    """The part that all wrappers share: it collects, saves, and chooses the reward."""
 
     core: FeedbackCore
     _states_missed = False
 
     @property
     def queries(self) -> QueryWorker | None:
-        """The worker that asks in the background; None where nothing is asked."""
+        """The worker that asks in the background; None if nothing is asked."""
         return self.core.queries
 
     @property
     def reward_version(self) -> int:
-        """The version of the learned reward in use; 0 before the first."""
+        """The version of the learned reward in use; 0 before the first one."""
         return self.core.computer.version
 
     @property
     def learned_reward(self) -> WindowReward | None:
-        """The learned reward in use, of the environment's own observations."""
+        """The learned reward in use; it reads the environment's own observations."""
         return self.core.computer.for_raw_observations
 
     @property
@@ -59,12 +59,12 @@ class FeedbackControls:
 
     @property
     def counts(self) -> QueryCounts | None:
-        """Counts of experience and queries so far; None where nothing is collected."""
+        """Counts of experience and queries so far; None if nothing is collected."""
         return None if self.queries is None else self.queries.counts
 
     @property
     def steps(self) -> int:
-        """Steps recorded since the beginning, of all environments together."""
+        """Steps recorded since the beginning, summed over all environments."""
         return self.core.recording.steps
 
     def take(self, *, unfinished: Literal["keep", "cut"] = "keep") -> Episodes | None:
@@ -72,23 +72,24 @@ class FeedbackControls:
         return self.core.recording.take(unfinished=unfinished)
 
     def refresh(self, *, wait: bool = False) -> bool:
-        """Switch to the newest learned reward, between rollouts; return whether it changed.
+        """Switch to the newest learned reward; return whether it changed.
 
-        `wait` reads the disk now, instead of using the version that was read in the background. A
-        reward that was made for other observations or actions raises `SpaceError`.
+        Call this between rollouts. With `wait`, the disk is read now, instead of using the version
+        that was read in the background. A reward that was made for other observations or actions
+        raises `SpaceError`.
         """
         return self.core.computer.switch_to_newest(wait=wait)
 
     def switch_to_true_reward(self) -> None:
-        """Give the environment's own reward from now on, whatever is learned."""
+        """Give the environment's own reward from now on, even if there is a learned one."""
         self.core.computer.true_reward_forced = True
 
     def switch_to_learned_reward(self) -> None:
-        """Give the learned reward again; before the first one, what `before` says."""
+        """Give the learned reward again; before the first one, the reward of `before`."""
         self.core.computer.true_reward_forced = False
 
     def pause_collecting(self) -> None:
-        """Stop recording and asking; queries about earlier steps are still possible."""
+        """Stop recording and asking. Queries about earlier steps are still possible."""
         if self.core.recording.collecting:
             self.core.hand_over()
             self.core.recording.pause()
@@ -96,14 +97,14 @@ class FeedbackControls:
             self.queries.paused = True
 
     def resume_collecting(self) -> None:
-        """Go on recording and asking, from the current observations."""
+        """Record and ask again, from the current observations on."""
         if self.queries is not None:
             self.queries.paused = False
         if self.core.collects and not self.core.recording.collecting:
             self.core.recording.resume()
 
     def save(self, seconds: float = 10.0) -> bool:
-        """Ask the queries that are due so far; return whether they were on disk in time.
+        """Ask the queries that are due; return whether they were on disk within `seconds`.
 
         Answers need no saving: they are on disk before they are acknowledged.
         """
@@ -115,7 +116,7 @@ class FeedbackControls:
         return self.core.snapshot()
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Go on from the snapshot of a wrapper of the same environments; `resume_run` calls it."""
+        """Continue from the snapshot of a wrapper of the same environments; for `resume_run`."""
         self.core.restore(snapshot)
 
     def _warn_if_unrewarded(self) -> None:
@@ -126,7 +127,7 @@ class FeedbackControls:
         given = f"rewards of kind {str(self.core.config.before)!r} (`before`)"
         if published is None:
             LOGGER.warning(
-                "%s asks nobody and has no learned reward, so that steps get %s. Pass `rewards`, "
+                "%s asks nobody and has no learned reward, so steps get %s. Pass `rewards`, "
                 "`feedback`, or a folder for both.",
                 type(self).__name__,
                 given,
@@ -153,13 +154,13 @@ class FeedbackControls:
         self.core.reset(observations, which, states=self._states(infos))
 
     def _states(self, infos: Sequence[dict[str, Any]]) -> Array | None:
-        """Return the states in infos, `[V, *state]`, or None where states are not recorded."""
+        """Return the states in infos, `[V, *state]`; None if states are not recorded."""
         return stack_states(infos) if self.core.config.states else None
 
     def _complete_infos(
         self, infos: list[dict[str, Any]], rewards: list[float], version: int, ended: Iterable[int]
     ) -> None:
-        """Add true rewards, the reward's version and learned returns of ended episodes."""
+        """Add true rewards, the reward's version, and learned returns of ended episodes."""
         hide = self.core.config.hide_true_reward
         for info, reward in zip(infos, rewards, strict=True):
             info["reward_version"] = version
@@ -172,7 +173,7 @@ class FeedbackControls:
 
 
 def require_kind(env: Any, wrapper: object) -> None:
-    """Raise `ConfigError` unless the wrapper is for `env`; name the wrapper that is."""
+    """Raise `ConfigError` unless the wrapper is for `env`; name the wrapper that fits."""
     name = type(wrapper).__name__
     if isinstance(env, gymnasium.vector.VectorEnv):
         right = "FeedbackVectorEnv"
@@ -182,8 +183,8 @@ def require_kind(env: Any, wrapper: object) -> None:
         right = "FeedbackVecEnv"
     else:
         raise ConfigError(
-            f"environment of {name}: expected {WRAPPED[name]}, got something else, a "
-            f"{type(env).__name__}. Wrap an environment of one of these libraries."
+            f"environment of {name}: expected {WRAPPED[name]}, got a {type(env).__name__}. Wrap an "
+            "environment of one of these libraries."
         )
     if right != name:
         raise ConfigError(
@@ -193,25 +194,25 @@ def require_kind(env: Any, wrapper: object) -> None:
 
 
 def hide_return(info: dict[str, Any], learned: Any) -> None:
-    """Put the learned return in place of the true one, if a monitor inside gives that."""
+    """Replace the true return by the learned one, if a monitor inside gives the true one."""
     monitored = info.get("episode")
     if isinstance(monitored, dict) and "r" in monitored:
         info["episode"] = monitored | {"r": learned}
 
 
 def stack_states(infos: Sequence[dict[str, Any]]) -> Array:
-    """Stack the states in infos, `[V, *state]`, or raise `DataError` for one without."""
+    """Stack the states in infos, `[V, *state]`; raise `DataError` if an info has none."""
     if any("state" not in info for info in infos):
         raise DataError(
             "info of a step or reset: expected the key state, since states are to be recorded, "
-            f"got keys {sorted(infos[0])}. Wrap each environment in `RecordsStates`, or record "
-            "none."
+            f"got keys {sorted(infos[0])}. Wrap each environment in `RecordsStates`, or do not "
+            "record states."
         )
     return np.stack([info["state"] for info in infos])
 
 
 def with_rows(observations: Any, rows: IntArray, values: Observations) -> Any:
-    """Copy `observations [V, *obs]`, with `values [K, *obs]` in these rows."""
+    """Copy `observations [V, *obs]`, and replace `rows` by `values [K, *obs]`."""
     copied = map_observations(np.copy, observations)
     map_observations(lambda array, new: setitem(array, rows, new), copied, values)
     return copied

@@ -1,4 +1,4 @@
-"""What a wrapped environment does at every step: record it, compute its reward, ask about it.
+"""What a wrapped environment does at each step: record it, compute its reward, ask about it.
 
 `FeedbackCore` joins three parts that do not know each other: `Recording` keeps the steps,
 `RewardComputer` gives them rewards, and `QueryWorker` asks people about finished episodes.
@@ -33,24 +33,25 @@ from preferl.training.publish import PublishedReward
 from preferl.training.reward_function import RewardFunction, relabel
 
 HAND_OVER_STEPS: Final = 200
-"""Fewest steps of ended episodes that are handed over to `on_episodes` together."""
+"""Fewest steps of ended episodes that are passed to `on_episodes` together."""
 
 
 @final
 @dataclass
 class DeferredRewards:
-    """The rewards of a rollout's steps, computed in large batches, at its end at the latest.
+    """The rewards of a rollout's steps, computed in large batches until the rollout's end.
 
-    One large batch is faster than many small ones. And a reward that looks back then encodes each
-    step once, not once for every window.
+    One large batch is faster than many small ones. A reward that looks back then also encodes each
+    step once, and not once for every window.
 
     Attributes:
         start: vector step with which the rollout began.
-        episode_starts: `[V]` vector steps from `start` to the beginning of the running episodes, 0
-            for those that began earlier.
-        next_step: the first vector step that is not in `computed`.
-        reward: computes the steps from `next_step` on; None where steps get their reward at once.
-        computed: `[t, V]` rewards of the steps before; zeros for those that got them at once.
+        episode_starts: `[V]` vector steps from `start` to the beginning of the running episodes; 0
+            for episodes that began earlier.
+        next_step: the first vector step without a reward in `computed`.
+        reward: computes the rewards from `next_step` on; None if steps get their reward at once.
+        computed: `[t, V]` rewards of the steps before `next_step`; 0 for steps that got theirs at
+            once.
     """
 
     start: int
@@ -64,20 +65,19 @@ class DeferredRewards:
 class FeedbackCore:
     """Records steps of `V` environments for people to compare, and gives them learned rewards.
 
-    It waits for no person, disk or database. Only `refresh` and `set_reward` switch to a newer
-    reward. A reward that looks back sees the steps of running episodes that are still kept.
+    It does not wait for people, disks or databases. Only `refresh` and `set_reward` switch to a
+    newer reward. A reward that looks back sees all steps of running episodes that are still kept.
 
-    Spaces are those of one of the `V` environments. Other arguments, and errors, are those of
-    `FeedbackVecEnv`.
+    Spaces are those of a single environment. For other arguments and errors, see `FeedbackVecEnv`.
 
     Attributes:
         recording: keeps the steps.
         computer: decides which reward the steps get, and computes it.
-        queries: asks in the background; None where nothing is asked.
-        on_episodes: called with episodes to ask about; must return at once. It is `queries.put`
-            if there are `queries`.
-        returns: `[V]` sums of the rewards that the steps of the running episodes, or of one that
-            has just ended, got at once.
+        queries: asks in the background; None if nothing is asked.
+        on_episodes: called with episodes to ask about; must return at once. It is `queries.put` if
+            there are `queries`.
+        returns: `[V]` sums of rewards that steps got at once, over the running episode or the one
+            that has just ended.
     """
 
     def __init__(
@@ -115,15 +115,15 @@ class FeedbackCore:
         self.queries = self._query_worker(feedback, sampler, synthetic_preferences)
         if self.queries is not None and record:
             raise ConfigError(
-                "record: expected no feedback, since recorded episodes are kept for `take`, got "
-                "some. Pass feedback, or record=True, not both."
+                "record: expected False with feedback, since recorded episodes are kept for "
+                "`take`, got True. Pass feedback, or record=True, not both."
             )
         self.on_episodes = on_episodes if self.queries is None else self.queries.put
         self._record = record
         self.recording.collecting = self.collects
         self.returns = np.zeros(environments)
         self._length_guard = LengthGuard(None if record else self.config.variable_length)
-        self._reward_now: FloatArray | None = None  # [V] of the running step, where computed
+        self._reward_now: FloatArray | None = None  # [V] of the running step, if computed
         self._deferred: DeferredRewards | None = None
         self._vector_steps = 0
         if isinstance(rewards, Path | str | PublishedReward):
@@ -137,7 +137,7 @@ class FeedbackCore:
         sampler: PairSampler | None,
         synthetic_preferences: bool | Teacher,
     ) -> QueryWorker | None:
-        """Build the worker that asks people, or a script; None where nothing is asked."""
+        """Build the worker that asks people or a script; None if nothing is asked."""
         teacher = None if isinstance(synthetic_preferences, bool) else synthetic_preferences
         if synthetic_preferences is True:
             teacher = ScriptedTeacher.oracle()
@@ -159,10 +159,10 @@ class FeedbackCore:
 
     @property
     def collects(self) -> bool:
-        """Whether episodes are kept or asked about, unless that is paused."""
+        """Whether episodes are kept or asked about; false while collecting is paused."""
         return self._record or self.on_episodes is not None
 
-    # One vector step: `begin_step`, then `finish_step`, and `reset` where an episode is over.
+    # One vector step: `begin_step`, then `finish_step`, and `reset` if an episode has ended.
 
     def reset(
         self, observations: Any, which: BoolArray | None = None, *, states: Array | None = None
@@ -175,9 +175,9 @@ class FeedbackCore:
             self._deferred.episode_starts[environments] = self.steps_deferred
 
     def begin_step(self, actions: Array) -> None:
-        """Record the actions `[V, *act]` of a step that begins, and compute their rewards.
+        """Record the actions `[V, *act]` of the next step, and compute their rewards.
 
-        `RewardComputer.compute` decides which reward they get. Deferred rewards are zero for now;
+        `RewardComputer.compute` decides which reward they get. Deferred rewards are zero until
         `settle` computes them.
         """
         if not self.recording.has_begun:
@@ -185,7 +185,7 @@ class FeedbackCore:
         self.recording.act(actions)
         deferred = self._deferred
         if deferred is not None and deferred.reward is not self.computer.deferrable:
-            self._compute_deferred()  # the steps until now, by the reward that they had
+            self._compute_deferred()  # the steps so far, by the reward that they had
             deferred.reward = self.computer.deferrable
         if deferred is None or deferred.reward is None:
             self._reward_now = self.computer.compute(self.recording.windows)
@@ -205,7 +205,7 @@ class FeedbackCore:
         states: Array | None = None,
         success: BoolArray | None = None,
     ) -> FloatArray:
-        """Record the outcome of the actions; return their rewards, a new array `[V]`.
+        """Record the outcome of the actions; return their rewards as a new array `[V]`.
 
         The next `observations [V, *obs]` are an episode's final ones where it has ended, not those
         of the next episode; `environment_rewards [V]` are the environments' own. After an episode's
@@ -233,13 +233,13 @@ class FeedbackCore:
         return step_rewards
 
     def hand_over(self) -> None:
-        """Hand over everything recorded so far; running episodes are cut."""
+        """Pass on everything recorded so far; running episodes are cut."""
         if self.recording.collecting and self.on_episodes is not None:
             self.recording.cut()
             self._hand_over(1)
 
     def _hand_over(self, at_least: int) -> None:
-        """Hand over the ended episodes if they have so many steps; cut long running ones first."""
+        """Pass on ended episodes if they have `at_least` steps; cut long running ones first."""
         longest = self.config.longest_piece
         if self.recording.lengths.longest >= longest:
             self.recording.cut(self.recording.pending >= longest)
@@ -252,7 +252,7 @@ class FeedbackCore:
 
     @property
     def steps_deferred(self) -> int:
-        """Vector steps since `defer`; 0 where steps get their rewards at once."""
+        """Vector steps since `defer`; 0 if steps get their rewards at once."""
         return 0 if self._deferred is None else self.recording.time - self._deferred.start
 
     def defer(self) -> None:
@@ -265,7 +265,7 @@ class FeedbackCore:
         self._deferred = DeferredRewards(time, np.zeros(len(self.returns), int), time)
 
     def settle(self) -> FloatArray:
-        """Return the learned rewards since `defer`, `[T, V]`; later ones come at once."""
+        """Return the learned rewards since `defer`, `[T, V]`; later steps get theirs at once."""
         rewards = self._deferred_rewards()
         self.returns[:] = self._returns(rewards)
         self._deferred = None
@@ -280,7 +280,7 @@ class FeedbackCore:
         return np.concatenate([no_rewards, *self._deferred.computed])
 
     def _compute_deferred(self) -> None:
-        """Compute the deferred rewards of all steps so far, as relabelling computes them."""
+        """Compute the deferred rewards of all steps so far, in the same way as relabelling does."""
         deferred = self._deferred
         if deferred is None or deferred.next_step == self.recording.time:
             return
@@ -297,7 +297,7 @@ class FeedbackCore:
         deferred.next_step = self.recording.time
 
     def _returns(self, deferred_rewards: FloatArray) -> FloatArray:
-        """Return the learned returns of the running episodes, `[V]`, deferred rewards included."""
+        """Return the learned returns of the running episodes, `[V]`, including deferred rewards."""
         if self._deferred is None:
             return self.returns
         steps = np.arange(len(deferred_rewards))[:, None]
@@ -306,7 +306,7 @@ class FeedbackCore:
 
     @property
     def deferred_episode_starts(self) -> IntArray:
-        """`[V]` vector steps from `defer` to where the running episodes began, 0 if earlier."""
+        """`[V]` vector steps from `defer` to the start of the running episodes; 0 if earlier."""
         return (
             np.zeros(len(self.returns), int)
             if self._deferred is None
@@ -326,9 +326,9 @@ class FeedbackCore:
         }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Go on from the snapshot of another core of the same environments.
+        """Continue from the snapshot of another core of the same environments.
 
-        The published reward that was in use is in use again, whatever was published since.
+        The published reward that was in use is used again, even if newer ones were published.
         """
         self.recording.restore(snapshot["recording"])
         self.recording.collecting = bool(snapshot["collecting"]) and self.collects
@@ -341,14 +341,14 @@ class FeedbackCore:
             self.queries.restore(snapshot["queries"])
 
     def close(self, seconds: float = 10.0, *closing: Callable[[], object]) -> None:
-        """Hand over, stop threads in about so many seconds, and call `closing`, whatever fails."""
+        """Pass on what is recorded, stop threads within `seconds`, and call `closing` always."""
         deadline = time.monotonic() + seconds
         queries = self.queries
 
-        def seconds_left() -> float:  # at least a second for each
+        def seconds_left() -> float:  # at least a second for each call
             return max(deadline - time.monotonic(), 1.0)
 
-        with ExitStack() as stack:  # which calls the last callback first
+        with ExitStack() as stack:  # calls the last callback first
             for close in closing:
                 stack.callback(close)
             stack.callback(lambda: self.computer.close(seconds_left()))
@@ -368,7 +368,7 @@ def _history_length(reward: WindowReward | None) -> int:
 
 
 def _require_feedback(feedback: object) -> None:
-    """Raise `ConfigError` unless `feedback` takes queries; say which argument takes others."""
+    """Raise `ConfigError` unless `feedback` takes queries; name the argument for other objects."""
     if feedback is None or isinstance(feedback, StoredFeedback):
         return
     fix = "Pass `StoredFeedback(store, project)`, or a teacher as `synthetic_preferences=`."

@@ -35,37 +35,36 @@ from preferl.store.stages import StateReader
 class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
     """Asks people about clips of its agent, and gives the agent the reward learned from answers.
 
-    Each step's info has `true_reward` (unless hidden), and `reward_version`, the version of the
-    learned reward that the step got, else 0. An episode's last info has `learned_return`, the sum
-    of its rewards.
-    The agent switches to a newer reward in `FeedbackCallback`, `refresh`, `set_reward`, or every
-    `refresh_every` vector steps.
+    Each step's info has `true_reward` (unless hidden) and `reward_version`. The version is that of
+    the learned reward which the step got, or 0. An episode's last info has `learned_return`, the
+    sum of its rewards. The agent switches to a newer reward in `FeedbackCallback`, `refresh`,
+    `set_reward`, or every `refresh_every` vector steps.
 
     Attributes:
         relabelled: a replay buffer, and the version of the reward that last relabelled all of it.
-        just_reset: whether no step was made since `reset`.
+        just_reset: whether there has been no step since `reset`.
         explored_steps: number of environment steps in which `FeedbackCallback` explored.
 
     Args:
-        venv: the environments. `VecNormalize` belongs outside of this wrapper. For an
-            agent with a replay buffer, `VecFrameStack` belongs inside.
+        venv: the environments. `VecNormalize` belongs outside of this wrapper. For an agent with a
+            replay buffer, `VecFrameStack` belongs inside.
         feedback: where queries go; None asks nothing.
         rewards: folder of published rewards or a `PublishedReward`, one fixed reward, or None.
         config: how experience is collected, and the reward before the first learned one.
-        record: keep experience for `take`, in place of asking about it.
+        record: keep experience for `take` instead of asking about it.
         **options: fields of `FeedbackConfig`, and the following:
 
             - `sampler`: a name, or a pair sampler of your own, instead of the config's.
-            - `synthetic_preferences`: a teacher that answers in people's place, through the same
+            - `synthetic_preferences`: a teacher that answers in place of people, through the same
               store; True takes a teacher that prefers the higher true return.
-            - `transform`: what people and rewards see in place of an observation; works on the
-              last axes. `transformed_space` is the space of such observations.
+            - `transform`: returns what people and rewards see in place of an observation; works on
+              the last axes. `transformed_space` is the space of its results.
 
     Raises:
         ConfigError: settings are out of range or contradict each other, or the environments are of
             another library.
         SpaceError: observations or actions are not arrays of one shape, or the reward was made for
-            others.
+            other spaces.
     """
 
     def __init__(
@@ -96,10 +95,10 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         )
 
     def set_reward(self, reward: WindowReward | AnyReward, *, version: int | None = None) -> None:
-        """Use a reward, control or plain function of steps from the next step on.
+        """From the next step on, use a reward, a control or a plain function of steps.
 
-        Call it between rollouts, so that none mixes two rewards. By default the version is one more
-        than the last.
+        Call this between rollouts, so that no rollout mixes two rewards. The default version is the
+        last version plus 1.
 
         Raises:
             SpaceError: the reward was made for other observations or actions.
@@ -107,7 +106,7 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         self.core.computer.set_reward(reward, version=version)
 
     def reset(self) -> VecEnvObs:
-        """Begin new episodes; running ones are cut, and rewards are no longer deferred."""
+        """Begin new episodes. Running ones are cut, and rewards are no longer deferred."""
         self.settle_rewards()
         observations = self.venv.reset()
         self.just_reset = True
@@ -146,14 +145,14 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
                     (infos[i], i, episode_starts[i], deferred) for i in ended.tolist()
                 ]
             self._begin(observations, present_infos(self.unwrapped, dones, infos), dones)
-        # SB3 adds bootstrapped values to the rewards in place: they are new with each step.
+        # SB3 adds bootstrapped values to the rewards in place, so each step returns a new array.
         return _shallow_copy(observations), given, dones, infos
 
     def defer_rewards(self) -> None:
-        """Compute rewards in one batch at `settle_rewards`; steps get zeros until then.
+        """Compute rewards in one batch at `settle_rewards`; until then, steps get zeros.
 
-        That takes a fraction of the time of computing each step by itself. Only a `RewardFunction`
-        is deferred; other rewards come at once.
+        A batch takes a fraction of the time of single steps. Only a `RewardFunction` is deferred;
+        other rewards are given at once.
         """
         self.settle_rewards()
         self.core.defer()
@@ -161,7 +160,7 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
     def settle_rewards(self) -> FloatArray:
         """Return the rewards of the `T` steps since `defer_rewards`, `[T, V]` float32.
 
-        Later rewards come at once. Returns in infos since `defer_rewards` are completed.
+        Later steps get their rewards at once. Returns in infos since `defer_rewards` are completed.
 
         Raises:
             DataError: the reward gave NaN or infinite numbers.
@@ -176,27 +175,27 @@ class FeedbackVecEnv(FeedbackControls, VecEnvWrapper):
         return later
 
     def switch_to_true_reward(self) -> None:
-        """Give the environment's own reward from now on, whatever is learned."""
+        """Give the environment's own reward from now on, even if there is a learned one."""
         super().switch_to_true_reward()
-        self.relabelled = (None, 0)  # even if it is switched back before the rollout is over
+        self.relabelled = (None, 0)  # relabel again, even if it is switched back within the rollout
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the progress of collecting and rewards, for `restore`; `save_run` calls it."""
+        """Return the progress of collecting and of rewards, for `restore`; `save_run` calls it."""
         return super().snapshot() | {"explored_steps": self.explored_steps}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Go on from the snapshot of a wrapper of the same environments; `resume_run` calls it."""
+        """Continue from the snapshot of a wrapper of the same environments; for `resume_run`."""
         super().restore(snapshot)
         self.explored_steps = int(snapshot["explored_steps"])
         self.just_reset = False
 
     def close(self, seconds: float = 10.0) -> None:
-        """Store the queries that are due, within so many seconds, and close the environments."""
+        """Store the queries that are due, within `seconds`, and close the environments."""
         self.core.close(seconds, self.venv.close)
 
 
 def episode_recorder(venv: VecEnv, *, states: bool = False) -> FeedbackVecEnv:
-    """Wrap environments that keep their own rewards; `take` returns their episodes.
+    """Wrap environments so that `take` returns their episodes; they keep their own rewards.
 
     With `states`, `info["state"]` of steps and resets is recorded, see `RecordsStates`.
     """
@@ -208,11 +207,12 @@ def episode_recorder(venv: VecEnv, *, states: bool = False) -> FeedbackVecEnv:
 class RecordsStates(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Puts a state from which a step can be drawn into `info["state"]` of steps and resets.
 
-    With `states=True`, other wrappers record it with the steps, and `preferl.store` draws clips
-    from it. In MuJoCo it has positions, speeds and what each episode places differently; in classic
-    control, and registered environments whose pictures depend on nothing else, it is their `state`.
-    Any other environment made with `render_mode="rgb_array"` is drawn at each step, and the small
-    picture is recorded (`preferl.store.stages.PICTURE_BYTES`). The environment may be reset here.
+    With `states=True`, other wrappers record this state with the steps, and `preferl.store` draws
+    clips from it. In MuJoCo, the state has positions, speeds and what each episode places
+    differently. In classic control, and in registered environments whose pictures depend on nothing
+    else, it is the environment's `state`. Any other environment made with `render_mode="rgb_array"`
+    is drawn at each step, and the small picture is recorded (`preferl.store.stages.PICTURE_BYTES`).
+    This wrapper may reset the environment.
 
     Raises:
         ConfigError: at the first reset, if the environment has neither such a state nor pictures.
@@ -242,23 +242,23 @@ class RecordsStates(gymnasium.Wrapper[Any, Any, Any, Any]):
 def present_infos(
     venv: VecEnv, dones: BoolArray, infos: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return the infos `[V]` of the present observations: after an episode's end, of the reset."""
+    """Return the infos `[V]` of the current observations: after an episode's end, the reset's."""
     return [venv.reset_infos[i] if done else infos[i] for i, done in enumerate(dones)]
 
 
 def successes(infos: Sequence[Mapping[str, Any]]) -> BoolArray | None:
-    """Return whether infos report success, `[V]`; None where they have no such key."""
+    """Return whether infos report success, `[V]`; None if they do not have the key."""
     if not any("success" in info for info in infos):
         return None
     return np.array([bool(np.any(info.get("success", False))) for info in infos])
 
 
 def outcomes(infos: list[dict[str, Any]]) -> tuple[BoolArray, Observations]:
-    """Read which episodes terminated, `[K]`, and final observations from infos of last steps."""
+    """Read final observations, and which episodes terminated `[K]`, from infos of last steps."""
     if any("terminal_observation" not in info for info in infos):
         raise DataError(
-            "info of an episode's last step: expected the key terminal_observation, as vector "
-            f"environments of SB3 give it, got keys {sorted(infos[0])}."
+            "info of an episode's last step: expected the key terminal_observation, which vector "
+            f"environments of SB3 give, got keys {sorted(infos[0])}."
         )
     terminated = np.array([not info.get("TimeLimit.truncated", False) for info in infos])
     finals = [info["terminal_observation"] for info in infos]
@@ -266,5 +266,5 @@ def outcomes(infos: list[dict[str, Any]]) -> tuple[BoolArray, Observations]:
 
 
 def _shallow_copy(observations: VecEnvObs) -> VecEnvObs:
-    """Copy a dictionary, not its arrays, since SB3 replaces entries of those it gets."""
+    """Copy a dictionary but not its arrays, since SB3 replaces entries of the dictionary."""
     return dict(observations) if isinstance(observations, dict) else observations

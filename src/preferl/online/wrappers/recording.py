@@ -1,4 +1,4 @@
-"""Steps of `V` parallel environments as preallocated arrays, whichever library made them."""
+"""Steps of `V` parallel environments of any library, as preallocated arrays."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from preferl.shapes import (
 
 
 def zeros_of(space: spaces.Space[Any], axes: tuple[int, ...]) -> Observations:
-    """Return zeros `[*axes, *space]`, per key; refuse spaces of anything but arrays."""
+    """Return zeros `[*axes, *space]`, per key; refuse spaces that are not of arrays."""
     if isinstance(space, spaces.Dict):
         arrays = {key: zeros_of(part, axes) for key, part in space.spaces.items()}
         if any(isinstance(array, dict) for array in arrays.values()):
@@ -47,7 +47,7 @@ def require_recordable(
     if isinstance(action_space, spaces.Dict):
         raise SpaceError(
             "action space: expected Box, Discrete, MultiDiscrete or MultiBinary, got "
-            f"{action_space}. Flatten it with a wrapper, as gymnasium.spaces.flatten_space does."
+            f"{action_space}. Flatten it with a wrapper around gymnasium.spaces.flatten_space."
         )
     zeros_of(action_space, (0,))
 
@@ -59,16 +59,16 @@ STEPS: Final = ("observations", "actions", "rewards", "states", "success")
 @final
 @dataclass
 class EpisodeLengths:
-    """Lengths of the shortest episode that ended, None before the first, and of the longest.
+    """Lengths of the shortest episode that ended, and of the longest episode.
 
-    The longest episode may still be running.
+    The shortest is None before an episode has ended. The longest episode may still be running.
     """
 
     shortest: int | None = None
     longest: int = 0
 
     def end(self, length: int) -> None:
-        """Take the length of an episode that ended into account."""
+        """Count the length of an episode that ended."""
         self.shortest = length if self.shortest is None else min(self.shortest, length)
 
 
@@ -87,10 +87,10 @@ def _fitting(name: str, values: Any, recorded: Any) -> Any:
     """Return `values [V, ...]` in the shape of a row of `recorded [rows, V, ...]`, per key.
 
     Raises:
-        SpaceError: other keys, another shape but for axes of length 1, or numbers that the type of
-            `recorded` cannot hold.
+        SpaceError: there are other keys, another shape (axes of length 1 aside), or numbers that
+            the type of `recorded` cannot hold.
     """
-    fix = "Change the space, or what the environment gives."
+    fix = "Change the space, or what the environment returns."
     if isinstance(recorded, Mapping):
         keys = sorted(values) if isinstance(values, Mapping) else f"a {type(values).__name__}"
         if not isinstance(values, Mapping) or not recorded.keys() <= values.keys():
@@ -119,7 +119,7 @@ def _finite(values: Any) -> bool:
 
 
 def _require_finite(name: str, values: Any) -> None:
-    """Raise `DataError` for NaN or infinity in `values [V, ...]`, per key."""
+    """Raise `DataError` if there is NaN or infinity in `values [V, ...]`, per key."""
     if isinstance(values, Mapping):
         for key, part in values.items():
             _require_finite(f"{name}/{key}", part)
@@ -149,24 +149,25 @@ class Recording:
     """Records the steps of `V` environments, for `Episodes` and for rewards that look back.
 
     Arrays `[rows, V, ...]` are allocated once and doubled when full; a vector step writes one row.
-    `take` returns each step once and keeps unfinished episodes. An environment whose episode is
-    over is not recorded until the next one begins. Spaces are those of one environment.
+    `take` returns each step once and leaves unfinished episodes. After an episode's end, its
+    environment is not recorded until the next episode begins. Spaces are those of a single
+    environment.
 
     Attributes:
         collecting: whether episodes are kept for `take`; otherwise steps only serve `windows` and
             `since`.
-        kept_from: vector step from which `windows` and `since` need steps, whether or not they
-            were taken; None keeps only steps that were not taken.
+        kept_from: vector step from which `windows` and `since` need steps, even if `take` returned
+            them; None keeps only steps that `take` has not returned.
         idle: `[V]` true where no episode is running.
         time: vector steps since the beginning.
         steps: steps collected since the beginning, of all environments together.
         lengths: lengths of the shortest and the longest episode. An episode that a reset cut short
-            has not ended.
-        whole: `[K]` true for episodes of the last `take` that are complete, false for pieces of
-            episodes that were cut.
+            does not count as ended.
+        whole: `[K]` for the episodes of the last `take`: true for complete episodes, false for
+            pieces of cut ones.
 
     Raises:
-        SpaceError: observations or actions that are not arrays of one shape.
+        SpaceError: observations or actions are not arrays of one shape.
     """
 
     def __init__(
@@ -179,8 +180,8 @@ class Recording:
     ) -> None:
         require_recordable(observation_space, action_space)
         axes = (max(capacity, 2), environments)
-        # Row `_row` always holds the present observations, so that no copy of them is needed. The
-        # numbers below are vector steps.
+        # Row `_row` always holds the current observations, so that they need no copy. The numbers
+        # below are vector steps.
         self._arrays: dict[str, Any] = {  # "states" and "success" are added when first given
             "observations": zeros_of(observation_space, axes),
             "actions": np.asarray(zeros_of(action_space, axes)),
@@ -190,7 +191,8 @@ class Recording:
         }
         self.time = 0
         self._first_time = 0  # vector step of the first row
-        self._untaken_from = np.zeros(environments, int)  # [V] the first step that was not taken
+        # [V] the first step that `take` has not returned
+        self._untaken_from = np.zeros(environments, int)
         self._episode_start = np.zeros(environments, int)  # [V] where the running episode began
         self.idle = np.ones(environments, bool)
         self._ended_episodes: list[_EndedEpisodes] = []
@@ -218,12 +220,12 @@ class Recording:
 
     @property
     def finished_steps(self) -> int:
-        """Steps of ended episodes that were not taken yet."""
+        """Steps of ended episodes that `take` has not returned yet."""
         return sum(int((closed.end - closed.start).sum()) for closed in self._ended_episodes)
 
     @property
     def pending(self) -> IntArray:
-        """`[V]` steps of the running episodes that were not taken yet."""
+        """`[V]` steps of the running episodes that `take` has not returned yet."""
         return np.where(self.idle, 0, self.time - self._untaken_from) * self.collecting
 
     def begin(
@@ -235,7 +237,8 @@ class Recording:
     ) -> None:
         """Begin episodes where `environments [V]` is true, or everywhere; cut running ones there.
 
-        `observations [V, *obs]` are their first ones; None if `advance` has written them already.
+        `observations [V, *obs]` are the first ones of the episodes; None if `advance` wrote them
+        already.
         """
         self.cut(environments)
         if observations is not None:
@@ -246,7 +249,7 @@ class Recording:
         self._arrays["first"][self._row, rows] = True
 
     def act(self, actions: Array) -> None:
-        """Write the actions `[V, *act]` of the step that begins."""
+        """Write the actions `[V, *act]` of the step that now begins."""
         actions = _fitting("actions", actions, self._arrays["actions"])
         if self.collecting and not _finite(actions):
             raise DivergenceError.of("the agent's actions")
@@ -282,14 +285,14 @@ class Recording:
             self.steps += len(self.idle) - int(np.count_nonzero(self.idle))
 
     def end(self, ended: IntArray, terminated: BoolArray, final: Observations) -> None:
-        """End the episodes of environments `ended [K]`: `terminated [K]`, else by a time limit."""
+        """End the episodes of environments `ended [K]`: `terminated [K]`, or by a time limit."""
         self.lengths.end(int((self.time - self._episode_start[ended]).min()))
         whole = self._untaken_from[ended] == self._episode_start[ended]
         self._close(ended, terminated, final, whole)
         self.idle[ended] = True
 
     def cut(self, environments: BoolArray | None = None) -> None:
-        """Cut the running episodes; their later steps count as new episodes."""
+        """Cut the running episodes. Their later steps count as new episodes."""
         ended = np.flatnonzero(
             self.pending > 0 if environments is None else (self.pending > 0) & environments
         )
@@ -299,22 +302,22 @@ class Recording:
             self._close(ended, not_terminated, present, not_terminated)
 
     def pause(self) -> None:
-        """Stop collecting; running episodes are cut."""
+        """Stop collecting. Running episodes are cut."""
         self.cut()
         self.collecting = False
 
     def resume(self) -> None:
-        """Collect again, from the current observations."""
+        """Collect again, from the current observations on."""
         self.collecting = True
         self._untaken_from[:] = self.time
 
     def windows(self, length: int) -> tuple[Observations, Array, BoolArray]:
         """Return the observations and actions of the last `length` steps of running episodes.
 
-        These are windows `[V, H, ...]` and a mask `[V, H]`, false where no step is kept; it is
-        always true at the last step.
+        These are windows `[V, H, ...]` and a mask `[V, H]`. The mask is false where no step is
+        kept. It is always true at the last step.
         """
-        if length == 1:  # without a copy
+        if length == 1:  # needs no copy
             observations = map_observations(lambda array: array[:, None], self.present)
             actions = self._arrays["actions"][self._row, :, None]
             return observations, actions, np.ones((len(self.idle), 1), bool)
@@ -328,9 +331,9 @@ class Recording:
         """Return all steps from a vector step on, and up to `history_length` before them.
 
         Returns:
-            Pieces of episodes, one environment after another, or None if there are none; and a mask
-            `[V, t]` that is true where an environment made a step. The mask's last columns are the
-            steps from `time` on.
+            Pieces of episodes, one environment after another, or None if there are none. Then a
+            mask `[V, t]` that is true where an environment made a step. The mask's last columns are
+            the steps from `time` on.
         """
         rows = slice(max(time - history_length - self._first_time, 0), self._row)
 
@@ -342,7 +345,8 @@ class Recording:
             return None, is_step
         is_first = by_environment(self._arrays["first"])
         active = np.flatnonzero(is_step.any(axis=1))
-        is_first[active, is_step[active].argmax(axis=1)] = True  # or it began before these rows
+        # or the episode began before these rows
+        is_first[active, is_step[active].argmax(axis=1)] = True
         count = int(np.count_nonzero(is_step))
         lengths = np.diff(np.append(np.flatnonzero(is_first[is_step]), count))
         observations = take(map_observations(by_environment, self._arrays["observations"]), is_step)
@@ -357,13 +361,13 @@ class Recording:
         return pieces, is_step
 
     def take(self, *, unfinished: Literal["keep", "cut"] = "keep") -> Episodes | None:
-        """Copy out the episodes that ended since the last call, in the order in which they ended.
+        """Return copies of the episodes that ended since the last call, in the order of their ends.
 
         With `unfinished="keep"`, running episodes are left for later calls. With "cut", their steps
-        so far are returned, not terminated, and the rest counts as new episodes.
+        so far are returned as not terminated, and later steps count as new episodes.
 
         Raises:
-            DataError: the environments gave NaN or infinite numbers while nothing was collected.
+            DataError: the environments gave NaN or infinite numbers that were not collected.
         """
         if unfinished == "cut":
             self.cut()
@@ -392,7 +396,7 @@ class Recording:
         return Episodes(**steps, terminated=terminated, final_observations=final, lengths=lengths)
 
     def snapshot(self) -> dict[str, Any]:
-        """Return all steps that can still be taken or looked back on, for `restore`."""
+        """Return all steps that `take` or a looking-back reward can still need, for `restore`."""
         self._drop(at_least=0.0)
         rows = slice(self._row + 1)
         arrays = self._arrays
@@ -411,7 +415,7 @@ class Recording:
         }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Go on from the snapshot of another recording of the same environments."""
+        """Continue from the snapshot of another recording of the same environments."""
         self.time = int(snapshot["row"])
         self._first_time = 0
         self.kept_from = None
@@ -421,15 +425,15 @@ class Recording:
         self._episode_start[:] = snapshot["begun"]
         self.idle[:] = snapshot["idle"]
         self._ended_episodes = [_EndedEpisodes(*closed) for closed in snapshot["closed"]]
-        # Of steps before now, only those of the running episodes are looked back on.
+        # Of earlier steps, rewards only look back on those of the running episodes.
         time = np.arange(self._row + 1)[:, None]
         steps = {name: snapshot[name] for name in STEPS if snapshot.get(name) is not None}
         expected = _shapes_and_dtypes(self._arrays)
         saved_arrays = _shapes_and_dtypes(steps)
         if saved_arrays != expected:
             raise CheckpointError(
-                f"recording: expected {expected}, got {saved_arrays}. Build the environments as "
-                "they were built when the run began."
+                f"recording: expected {expected}, got {saved_arrays}. Build the environments in "
+                "the same way as when the run began."
             )
         self._arrays = {
             "real": (time >= self._episode_start) & ~self.idle,
@@ -441,7 +445,7 @@ class Recording:
     def _write_observations(
         self, observations: Any, states: Array | None, environments: BoolArray | None = None
     ) -> None:
-        """Write current observations `[V, *obs]` in some environments; in all by default."""
+        """Write current observations `[V, *obs]` in some environments; by default in all."""
         rows = slice(None) if environments is None else environments
         observations = _fitting("observations", observations, self._arrays["observations"])
         if self.collecting:
@@ -455,7 +459,7 @@ class Recording:
             write(self._column("states", states), states)
 
     def _column(self, name: str, values: Array) -> Array:
-        """Return the array of a name; if there is none, make one for such values `[V, ...]`."""
+        """Return the array of a name; if it is absent, allocate it for `values [V, ...]`."""
         if name not in self._arrays:
             shape = *self._arrays["rewards"].shape, *values.shape[1:]
             self._arrays[name] = np.zeros(shape, values.dtype)
@@ -464,7 +468,7 @@ class Recording:
 
     @property
     def _row(self) -> int:
-        """The row of the present."""
+        """The row of the current vector step."""
         return self.time - self._first_time
 
     def _double(self) -> None:
@@ -485,14 +489,14 @@ class Recording:
         self._untaken_from[ended] = self.time
 
     def _drop(self, at_least: float = 0.5) -> None:
-        """Drop the first rows that nothing needs, if they are at least this share of all rows."""
+        """Drop the first rows that nothing needs, if they are at least `at_least` of all rows."""
         needed_times = [self.time, *(int(closed.start.min()) for closed in self._ended_episodes)]
         if self.kept_from is not None:
             needed_times.append(self.kept_from)
         if self.collecting:
             needed_times.append(int(np.where(self.idle, self.time, self._untaken_from).min()))
         rows = min(needed_times) - self._first_time
-        if rows <= 0 or rows < at_least * self._row:  # else moving rows would cost too much
+        if rows <= 0 or rows < at_least * self._row:  # moving so few rows would cost too much
             return
 
         def shift(array: Array) -> None:

@@ -1,4 +1,4 @@
-"""Replay buffers of stable-baselines3: their rewards relabelled, and their state saved."""
+"""Replay buffers of stable-baselines3: relabel their rewards, and save their state."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -20,22 +20,22 @@ COLUMNS: Final = ("observations", "next_observations", "actions", "rewards", "do
 
 
 def replay_of(algorithm: BaseAlgorithm) -> ReplayBuffer | None:
-    """Return the replay buffer of an off-policy algorithm; None of others."""
+    """Return the replay buffer of an off-policy algorithm; None for other algorithms."""
     return algorithm.replay_buffer if isinstance(algorithm, OffPolicyAlgorithm) else None
 
 
 def end_replay(algorithm: BaseAlgorithm) -> None:
-    """Mark the newest step of a replay buffer as a cut, so that no window reaches across it."""
+    """Mark the newest step of a replay buffer as a cut, so that no window crosses it."""
     buffer = replay_of(algorithm)
     if buffer is not None and buffer.size():
         last = (buffer.pos - 1) % buffer.buffer_size
-        # Marked as a time limit, not a termination, so that values are still bootstrapped.
+        # A time limit, not a termination, so that values are still bootstrapped.
         buffer.timeouts[last] = np.where(buffer.dones[last] > 0, buffer.timeouts[last], 1)
         buffer.dones[last] = 1
 
 
 def replay_state(algorithm: BaseAlgorithm) -> dict[str, Any] | None:
-    """Return the filled part of a replay buffer; refuse one that cannot be relabelled."""
+    """Return the filled part of a replay buffer; refuse a buffer that cannot be relabelled."""
     buffer = replay_of(algorithm)
     if buffer is None:
         return None
@@ -50,7 +50,7 @@ def restore_replay(algorithm: BaseAlgorithm, state: Mapping[str, Any] | None) ->
     buffer = replay_of(algorithm)
     if buffer is None or state is None:
         if (buffer is None) != (state is None):
-            raise ValueError("a replay buffer where there was none, or the other way round")
+            raise ValueError("one of the two programs has a replay buffer, the other has none")
         return
     if state["size"] != buffer.buffer_size:
         raise ValueError(f"a replay buffer of {buffer.buffer_size} steps, not {state['size']}")
@@ -75,7 +75,7 @@ def require_relabelling(buffer: ReplayBuffer) -> None:
     if isinstance(buffer, HerReplayBuffer):
         raise ConfigError(
             "replay buffer: HerReplayBuffer asks the environment for the rewards of its made-up "
-            "goals, which a learned reward cannot replace. Use DictReplayBuffer."
+            "goals, and a learned reward cannot replace these. Use DictReplayBuffer."
         )
 
 
@@ -91,13 +91,13 @@ def require_spaces_held(
         pairs += [("observations", part, stored[key]) for key, part in parts.items()]
     else:
         pairs += [("observations", observations, held)]
-    fix = "Wrappers that change them, as VecFrameStack does, go inside FeedbackVecEnv."
+    fix = "Put wrappers that change the spaces, such as VecFrameStack, inside FeedbackVecEnv."
     for what, space, present in pairs:
         alike = space == present or (what != "actions" and _is_transposed(space, present))
         if not alike:
             raise SpaceError(
-                f"{what} in the replay buffer: expected {space}, which the reward is of, got "
-                f"{present}. {fix}"
+                f"{what} in the replay buffer: expected {space}, which the reward was made for, "
+                f"got {present}. {fix}"
             )
 
 
@@ -106,14 +106,15 @@ def relabel_replay(
 ) -> None:
     """Relabel an SB3 buffer in place.
 
-    Windows of a reward with context follow time, not positions in the ring buffer: they reach
-    neither across the beginning of an episode nor from the oldest step to the newest. A reward
-    without context gets steps in order, and no windows are made. First, changes that SB3 makes when
-    it stores steps are undone: it scales Box actions to [-1, 1], and puts channels of images first.
+    If a reward looks back, its windows follow time, not positions in the ring buffer. They do not
+    cross the beginning of an episode, or the place where the oldest step follows the newest. A
+    reward that does not look back needs no windows. SB3 scales Box actions to [-1, 1] when it
+    stores steps, and puts channels of images first. These changes are undone before the reward is
+    computed.
 
     Args:
-        buffer: a plain buffer or one of dictionaries, full or not.
-        reward: the new reward; a plain function gets observations as the buffer holds them.
+        buffer: a plain replay buffer or one of dictionaries, full or not.
+        reward: the new reward. A plain function gets observations as the buffer holds them.
         chunk: windows per call. 4096 keeps windows of 100 steps of 30 numbers below 50 MB.
 
     Raises:
@@ -130,7 +131,7 @@ def relabel_replay(
         reward = for_spaces(reward, buffer.observation_space, buffer.action_space)
     require_spaces_held(buffer, reward.observation_space, reward.action_space)
     ring = (np.arange(size) + (buffer.pos if buffer.full else 0)) % buffer.buffer_size
-    total = size * buffer.n_envs  # one environment after another
+    total = size * buffer.n_envs  # all steps of one environment, then all of the next
     starts = _starts(buffer.dones[ring] > 0) if reward.context > 1 else None  # [V * size]
     for first in range(0, total, chunk):
         steps: IntArray = np.arange(first, min(first + chunk, total))
@@ -178,6 +179,6 @@ def _actions(actions: Array, space: spaces.Space[Any]) -> Array:
 
 
 def _is_transposed(space: spaces.Space[Any], held: spaces.Space[Any]) -> bool:
-    """Whether SB3 put the channels of this image first, as it does outside of the reward."""
+    """Whether SB3 has put the channels of this image first, as it does outside of the reward."""
     shape = space.shape if isinstance(space, spaces.Box) else ()
     return len(shape) == 3 and (held.shape, held.dtype) == ((shape[2], *shape[:2]), space.dtype)

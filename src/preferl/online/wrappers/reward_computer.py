@@ -1,4 +1,4 @@
-"""Rewards of steps while agents act, for `V` environments at once, whoever steps them."""
+"""Rewards of steps while agents act, for `V` environments at once, of any library."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -32,23 +32,23 @@ class WindowReward(Protocol):
 
     @property
     def context(self) -> int:
-        """`H`, the steps a window holds; 1 looks at single steps."""
+        """`H`, the number of steps in a window; 1 for a reward of single steps."""
 
     @property
     def observation_space(self) -> spaces.Space[Any]:
-        """The space of the observations that it reads."""
+        """The space of the observations that the reward reads."""
 
     @property
     def action_space(self) -> spaces.Space[Any]:
-        """The space of the actions that it reads."""
+        """The space of the actions that the reward reads."""
 
     def __call__(self, observations: Observations, actions: Array, mask: BoolArray) -> FloatArray:
-        """Windows `[B, H, ...]`, false in `mask [B, H]` where padded, to rewards `[B]`."""
+        """Compute rewards `[B]` of windows `[B, H, ...]`; `mask [B, H]` is false where padded."""
         ...
 
 
 Transform = Callable[[Any], Any]
-"""Maps observations `[..., *obs]` of the environment to those that are recorded and rewarded."""
+"""Maps observations `[..., *obs]` to those that are recorded and that the reward reads."""
 
 Rewards = Path | str | PublishedReward | WindowReward | AnyReward | None
 """Where steps get their rewards: from the newest reward in a folder of published ones (or a
@@ -59,7 +59,7 @@ observations and actions; or None."""
 @final
 @dataclass(frozen=True, eq=False)
 class RewardInSpaces:
-    """A reward of an environment's observations, which go through `transform` first."""
+    """A reward of an environment's observations, which `transform` changes first."""
 
     reward: Any
     observation_space: spaces.Space[Any]
@@ -68,11 +68,11 @@ class RewardInSpaces:
 
     @property
     def context(self) -> int:
-        """`H`, the steps a window holds."""
+        """`H`, the number of steps in a window."""
         return int(self.reward.context)
 
     def __call__(self, observations: Observations, actions: Array, mask: BoolArray) -> FloatArray:
-        """Windows `[B, H, ...]` and mask `[B, H]` to rewards `[B]`."""
+        """Compute rewards `[B]` of windows `[B, H, ...]` with mask `[B, H]`."""
         if self.transform is not None:
             observations = self.transform(observations)
         rewards: FloatArray = self.reward(observations, actions, mask)
@@ -85,8 +85,8 @@ def for_spaces(
     """Return a reward for these spaces: one that reads them, a control, or a function of steps.
 
     Raises:
-        ModelError: the reward is a reward model, or a function of other arguments than observations
-            and actions.
+        ModelError: the reward is a reward model, or a function with other arguments than
+            observations and actions.
         SpaceError: the reward was made for other spaces.
     """
     if isinstance(reward, RewardModel):
@@ -115,13 +115,13 @@ def space_after(
     transform: Transform | None,
     transformed_space: spaces.Space[Any] | None,
 ) -> spaces.Space[Any]:
-    """Return the space after a transform, which its author gives; check the transform on zeros."""
+    """Return the space after a transform, as its author states it; check the transform on zeros."""
     if transform is None and transformed_space is None:
         return space
     if transform is None or transformed_space is None:
         present = "a space" if transform is None else "a function"
         raise ConfigError(
-            f"transform and transformed_space: expected both or neither, got {present} alone."
+            f"transform and transformed_space: expected both or neither, got only {present}."
         )
     for axes in ((1,), (1, 2)):
         expected = _shapes(zeros_of(transformed_space, axes))
@@ -133,10 +133,10 @@ def space_after(
             cause = error
         if transformed != expected:
             raise SpaceError(
-                f"result of the transform: expected shape {expected}, that of transformed_space "
-                f"behind any number of axes, here {axes}, got {transformed}. Let it work on the "
-                "last axes, as in `lambda o: o[..., :3]`, `o.reshape(*o.shape[:-2], -1)` or "
-                "`np.swapaxes(o, -1, -2)`."
+                f"result of the transform: expected shape {expected}, which is that of "
+                f"transformed_space behind any leading axes, here {axes}, got {transformed}. Let "
+                "it work on the last axes, as in `lambda o: o[..., :3]`, "
+                "`o.reshape(*o.shape[:-2], -1)` or `np.swapaxes(o, -1, -2)`."
             ) from cause
     return transformed_space
 
@@ -150,7 +150,7 @@ RewardSource = Literal["learned", "before_first_reward", "environment"]
 there is a learned reward."""
 
 Windows = Callable[[int], tuple[Observations, Array, BoolArray]]
-"""The last `H` steps up to the present one, `[V, H, ...]`, and a mask `[V, H]` of real ones."""
+"""The last `H` steps up to the current one, `[V, H, ...]`, and a mask `[V, H]` of real steps."""
 
 
 @final
@@ -200,24 +200,24 @@ class RewardComputer:
 
     @property
     def active_version(self) -> int:
-        """The version of the reward that steps have now; 0 where that is not a learned one."""
+        """The version of the reward that steps get now; 0 if that is not a learned one."""
         return self.version if self.source == "learned" else 0
 
     @property
     def for_raw_observations(self) -> WindowReward | None:
-        """The learned reward in use, of the environment's own observations."""
+        """The learned reward in use; it reads the environment's own observations."""
         if self.reward is None or self._transform is None:
             return self.reward
         return RewardInSpaces(self.reward, *self._spaces, self._transform)
 
     @property
     def deferrable(self) -> RewardFunction | None:
-        """The reward that steps get now, if it can compute whole rollouts; else None."""
+        """The reward that steps get now, if it can compute whole rollouts; otherwise None."""
         reward = self.reward if self.source == "learned" else None
         return reward if isinstance(reward, RewardFunction) else None
 
     def compute(self, windows: Windows) -> FloatArray | None:
-        """Compute the rewards `[V]` of the step that begins; None stands for the environments' own.
+        """Compute the rewards `[V]` of the next step; None means the environments' own rewards.
 
         A learned reward sees the observation before the action, the action, and the history of the
         episode. Before the first learned reward, steps get zero or a bonus for new states.
@@ -240,15 +240,15 @@ class RewardComputer:
         return computed
 
     def set_reward(self, reward: WindowReward | AnyReward, *, version: int | None = None) -> None:
-        """Use one fixed reward from the next step on; see `FeedbackVecEnv.set_reward`."""
+        """Use one fixed reward from the next step on, see `FeedbackVecEnv.set_reward`."""
         self._use(reward, self.version + 1 if version is None else version)
         self.published = None
 
     def follow(self, rewards: Path | str | PublishedReward, *, announce: bool) -> None:
         """Use the newest of published rewards, here and at each `switch_to_newest`.
 
-        With `announce`, the environment's spaces are written there, for the program that fits
-        rewards.
+        With `announce`, the environment's spaces are written into the folder, for the program that
+        fits rewards.
         """
         if not isinstance(rewards, PublishedReward):
             rewards = PublishedReward(rewards)
@@ -282,7 +282,7 @@ class RewardComputer:
         }
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Use the published reward that was in use, whatever was published since."""
+        """Use the published reward that was in use, even if newer ones were published."""
         self._bonus.restore(snapshot["bonus"])
         self.true_reward_forced = bool(snapshot["true_reward_forced"])
         if self.published is not None:

@@ -1,4 +1,4 @@
-"""Learned rewards of an on-policy rollout, computed in one batch when it is over."""
+"""Learned rewards of an on-policy rollout, computed in one batch at its end."""
 
 from typing import Any, Final, final
 
@@ -21,23 +21,23 @@ from preferl.online.wrappers.feedback_env import FeedbackVecEnv
 from preferl.shapes import FloatArray
 
 PASS_ON: Final = (VecCheckNan, VecFrameStack, VecTransposeImage, VecVideoRecorder)
-"""Wrappers that pass rewards on unchanged, and do not use them."""
+"""Wrappers that pass rewards on unchanged and do not use them."""
 
 
 @final
 class RolloutRewards:
     """Computes the rewards of a rollout at its end, for an algorithm that learns only then.
 
-    Until then, steps have zeros. Off-policy algorithms, and those whose environment has a wrapper
-    that looks at rewards, have them at each step.
+    Until then, steps have zeros. Off-policy algorithms get rewards at each step. So do algorithms
+    whose environment has a wrapper that uses rewards.
     """
 
     def __init__(self, algorithm: BaseAlgorithm) -> None:
         self._algorithm: Any = algorithm
-        self._env: FeedbackVecEnv | None = None  # of a rollout whose rewards are deferred
+        self._env: FeedbackVecEnv | None = None  # set during a rollout whose rewards are deferred
 
     def begin(self) -> None:
-        """Defer the rewards of the rollout that begins."""
+        """Defer the rewards of the rollout that now begins."""
         venv = self._algorithm.get_env()
         self._env = None
         if isinstance(self._algorithm, OnPolicyAlgorithm) and rewards_reach(venv):
@@ -46,14 +46,14 @@ class RolloutRewards:
             self._env.defer_rewards()
 
     def add(self) -> None:
-        """Compute the rewards of a rollout that is over, and add them to it."""
+        """Compute the rewards of a rollout that has ended, and add them to it."""
         if self._env is not None:
             add_rewards(self._algorithm, self._env.settle_rewards())
             self._env = None
 
 
 def rewards_reach(venv: VecEnv) -> bool:
-    """Whether nothing between a `FeedbackVecEnv` and its algorithm looks at rewards."""
+    """Whether no wrapper between a `FeedbackVecEnv` and its algorithm uses rewards."""
     while not isinstance(venv, FeedbackVecEnv):
         unchanged = isinstance(venv, VecNormalize) and not venv.norm_reward
         if not isinstance(venv, VecEnvWrapper) or not (unchanged or isinstance(venv, PASS_ON)):
@@ -63,11 +63,11 @@ def rewards_reach(venv: VecEnv) -> bool:
 
 
 def add_rewards(algorithm: OnPolicyAlgorithm, more: FloatArray) -> None:
-    """Add `more` `[T, V]` to the rewards of a full rollout; advantages and returns follow.
+    """Add `more` `[T, V]` to the rewards of a full rollout, and update advantages and returns.
 
-    Generalised advantage estimates (Schulman et al. 2016, equation 16) are linear in the rewards,
-    so that neither values nor the last observations are needed. Another shape than the rollout's
-    raises `ConfigError`.
+    Generalised advantage estimates (Schulman et al. 2016, equation 16) are linear in the rewards.
+    The update therefore needs neither values nor the last observations. If `more` has another shape
+    than the rollout, `ConfigError` is raised.
     """
     buffer = algorithm.rollout_buffer
     if not buffer.full or buffer.rewards.shape != more.shape:

@@ -1,4 +1,4 @@
-"""A bonus for new states, which precedes the first learned reward."""
+"""A bonus for new states, which agents get before the first learned reward."""
 
 from collections.abc import Mapping
 from typing import Any, final
@@ -12,24 +12,28 @@ from preferl.shapes import (
 )
 
 WIDEST = 64
-"""Numbers per state that are compared; longer states, such as pictures, are projected to so many,
-which keeps distances about as they were (Johnson and Lindenstrauss 1984)."""
+"""How many numbers of each state are compared.
+
+Longer states, such as pictures, are projected to so many numbers. This changes distances only a
+little (Johnson and Lindenstrauss 1984).
+"""
 
 
 @final
 class StateEntropyBonus:
     """`log(1 + d / mean d)` for the distance `d` to the k-th nearest recent state.
 
-    A reward for exploring before the first learned one: Lee et al., "PEBBLE: Feedback-Efficient
+    It rewards exploration before the first learned reward: Lee et al., "PEBBLE: Feedback-Efficient
     Interactive RL" (2021), section 4.1, after Liu and Abbeel, "Behavior From the Void" (2021).
-    Unlike PEBBLE, which takes log d and divides by a running deviation, it divides by the mean
-    distance so far, to be independent of the units of the states, and adds 1, to be finite where
-    a state was seen before.
+    PEBBLE takes log d and divides by a running deviation. This bonus divides d by the mean distance
+    so far, so that it does not depend on the units of the states. It adds 1, so that it is finite
+    where a state was seen before.
 
     Args:
-        nearest: `k`. 5 as in PEBBLE: one alone follows noise.
-        remembered: states kept, the latest; PEBBLE keeps all. 2,000 take 0.1 ms per step.
-        seed: of the projection of long states.
+        nearest: `k`; 5 as in PEBBLE. A single neighbour follows noise.
+        remembered: how many of the latest states are kept; PEBBLE keeps all. 2,000 take 0.1 ms per
+            step.
+        seed: seed of the projection of long states.
 
     >>> bonus = StateEntropyBonus(nearest=1)
     >>> bonus(np.array([[0.0], [1.0]])).tolist()
@@ -45,14 +49,15 @@ class StateEntropyBonus:
         self._nearest = nearest
         self._remembered = remembered
         self._seed = seed
-        self._ring: FloatArray | None = None  # [remembered, F], the next one overwrites the oldest
+        # [remembered, F]; the next state overwrites the oldest
+        self._ring: FloatArray | None = None
         self._projection: FloatArray | None = None
         self._next = 0
-        self._total = 0.0  # of all distances so far
+        self._total = 0.0  # sum of all distances so far
         self._count = 0
 
     def __call__(self, observations: Any) -> FloatArray:
-        """`[V, *obs]` to bonuses `[V]` as float32; the states are remembered afterwards."""
+        """Return bonuses `[V]`, float32, of observations `[V, *obs]`, and remember these."""
         states = self._flat(observations)
         if self._ring is None:
             self._ring = np.zeros((self._remembered, states.shape[1]))
@@ -75,7 +80,7 @@ class StateEntropyBonus:
         return {"ring": ring, "next": self._next, "total": self._total, "count": self._count}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Remember what another bonus of the same settings did."""
+        """Take over the remembered states of another bonus of the same settings."""
         self._next = int(snapshot["next"])
         self._count = int(snapshot["count"])
         self._total = float(snapshot["total"])

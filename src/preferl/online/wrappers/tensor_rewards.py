@@ -1,4 +1,4 @@
-"""Rewards of steps that are tensors, computed on their device."""
+"""Rewards of steps that are tensors, computed on the tensors' device."""
 
 from typing import Any, cast, final
 
@@ -15,15 +15,15 @@ from preferl.training.reward_function import RewardFunction
 class TensorRewards:
     """The learned reward of each step of `V` environments that step on a device.
 
-    Simulators such as Isaac Lab, MJX or Brax keep thousands of environments on a GPU. Tensors go
-    in, a tensor comes out, and nothing is copied to the host. A reward that looks back gets the
-    last `H` steps of each episode, which are kept on the device.
+    Simulators such as Isaac Lab, MJX or Brax keep thousands of environments on a GPU. Steps and
+    rewards are tensors, and nothing is copied to the host. A reward that looks back gets the last
+    `H` steps of each episode, which are kept on the device.
 
     Args:
-        reward: on the device of the tensors: `load_reward(folder, device="cuda")`.
+        reward: a reward on the device of the tensors: `load_reward(folder, device="cuda")`.
 
     Raises:
-        ModelError: a reward that does not compute with tensors, such as a reward model by itself.
+        ModelError: the reward does not compute with tensors. A reward model alone does not.
 
     >>> from gymnasium.spaces import Box
     >>> from preferl.models import MLPReward
@@ -36,11 +36,11 @@ class TensorRewards:
     def __init__(self, reward: RewardFunction) -> None:
         _require_reward_function(reward)
         self.reward = reward
-        self._observations: Any = None  # `[V, H, *obs]` of the last steps, the present one last
+        self._observations: Any = None  # `[V, H, *obs]`, the current step last
         self._actions = self._mask = torch.zeros(0, 0)
 
     def set_reward(self, reward: RewardFunction) -> None:
-        """Use `reward` from the next step on; with another context, its history begins there."""
+        """Use `reward` from the next step on. If its context differs, its history begins there."""
         _require_reward_function(reward)
         if reward.context != self.reward.context:
             self._observations = None
@@ -50,24 +50,24 @@ class TensorRewards:
         """Compute the rewards of taking `actions` where environments are now.
 
         Args:
-            observations: `[V, *obs]` before the step, or a dictionary of such.
+            observations: `[V, *obs]` before the step, or a dictionary of such tensors.
             actions: `[V, *act]`
-            begins: `[V]` true where this is the first step of an episode. None is for none, but
-                at the first call, which begins all episodes.
+            begins: `[V]` true where this is the first step of an episode. None means that no
+                episode begins; at the first call, all begin.
 
         Returns:
             `[V]` float32 on the device.
 
         Raises:
-            DataError: another number of environments than before.
-            SpaceError: steps of another shape than the reward was made for.
+            DataError: the number of environments differs from that of the last call.
+            SpaceError: steps have another shape than the reward was made for.
         """
         if self._observations is None:
             self._begin(observations, actions)
         if len(actions) != len(self._mask):
             raise DataError(
                 f"steps: expected {len(self._mask)} environments, as before, got {len(actions)}. "
-                "Use one for each."
+                "Make one TensorRewards for each number."
             )
         if self.reward.context > 1:
             return self.reward.of_tensors(*self._windows(observations, actions, begins))
@@ -76,7 +76,7 @@ class TensorRewards:
 
     @torch.inference_mode()
     def _windows(self, observations: Any, actions: Tensor, begins: Tensor | None) -> Any:
-        """Return the last steps of each episode up to the present one, and which are real."""
+        """Return the last steps of each episode up to the current one, and which are real."""
         if begins is not None:
             self._mask &= ~begins[:, None]
         self._observations = map_observations(_appended, self._observations, observations)
@@ -93,8 +93,8 @@ class TensorRewards:
         check_spaces(*spaces, observations, cast("Any", actions), what="environments")
         if actions.device != self.reward.device:
             raise DataError(
-                f"steps: expected tensors on {self.reward.device}, as the reward, got "
-                f"{actions.device}. Move one to the other."
+                f"steps: expected tensors on {self.reward.device}, the reward's device, got "
+                f"{actions.device}. Move the reward or the tensors."
             )
 
         def room(steps: Tensor) -> Tensor:
@@ -106,7 +106,7 @@ class TensorRewards:
 
 
 def _appended(kept: Tensor, step: Tensor) -> Tensor:
-    """Drop the first of the last steps `[V, H, ...]`, and append the present one `[V, ...]`."""
+    """Drop the oldest of the kept steps `[V, H, ...]`, and append the current one `[V, ...]`."""
     return torch.cat([kept[:, 1:], step[:, None].to(kept.dtype)], dim=1)
 
 
