@@ -113,7 +113,7 @@ def test_statistics_run_nothing_and_belong_to_the_policy(tmp_path, monkeypatch, 
 def test_folders_need_no_file_of_statistics(tmp_path):
     save_policy(tmp_path / "policy", balancing(), CONFIG)
     assert mean_return(load_actor(tmp_path / "policy")) == 500
-    with pytest.raises(ConfigError, match="statistics of its own"):
+    with pytest.raises(ConfigError, match="its own statistics"):
         load_actor(tmp_path / "policy", vecnormalize=tmp_path / "vecnormalize.pkl")
 
 

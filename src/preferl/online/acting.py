@@ -1,4 +1,4 @@
-"""Policies as actors, read from files of others as well, and what they do, recorded."""
+"""Policies that act, also from files of other programs, and records of what they do."""
 
 import warnings
 import zipfile
@@ -37,7 +37,7 @@ from preferl.online.wrappers.recording import Recording
 from preferl.reading import parse_json, reading
 
 BESIDE: Final = ("vecnormalize.pkl", "vec_normalize.pkl")
-"""Names that RL Zoo and others give to the file of statistics beside a zip file."""
+"""Names that RL Zoo and others give to the file of statistics beside a `.zip`."""
 
 
 def task_environments(
@@ -51,8 +51,8 @@ def task_environments(
 ) -> VecEnv:
     """Make copies of the environment in which policies of a task are evaluated.
 
-    Each copy has the seed of the one before plus 1. With `states` their infos have `state`, see
-    `RecordsStates`. With `pictures` they can be drawn.
+    The seed of each copy is that of the copy before plus 1. With `states`, infos have `state`, see
+    `RecordsStates`. With `pictures`, the copies can be drawn.
     """
     wrap = RecordsStates if states else None
     render_options = {"render_mode": "rgb_array"}
@@ -61,7 +61,7 @@ def task_environments(
 
 
 def has_states(env: Environment) -> bool:
-    """Return whether an environment has a state from which a moment can be drawn; it is reset."""
+    """Return whether an environment has a state from which a moment can be drawn; resets it."""
     env.reset(seed=0)
     return is_mujoco(env) or getattr(env.unwrapped, "state", None) is not None
 
@@ -69,9 +69,9 @@ def has_states(env: Environment) -> bool:
 def record(
     policy: Policy, env: EnvSource, steps: int, *, seed: int, environments: int = 4
 ) -> Episodes:
-    """Record at least `steps` steps over all parallel environments, with the environment's rewards.
+    """Record at least `steps` steps over all parallel environments, with the environments' rewards.
 
-    The policy is anything with `predict`. Its actions are drawn, as in training.
+    The policy is any object with `predict`. Its actions are drawn at random, as in training.
     """
     with closing(make_environments(env, environments, seed=seed)) as venv:
         return act(policy, venv, steps=steps, whole=False)
@@ -90,12 +90,12 @@ def act(
 ) -> Episodes:
     """Let a policy act, and return the episodes.
 
-    The policy acts in `V` environments, which are reset here, and its `predict` gets `[V, *obs]`.
-    Every episode that was begun counts, since those that end first are short more often than
-    others. Without a number of `episodes`, new ones begin until all environments together have
-    made so many `steps`. Episodes under way then go on to their end if `whole`, else they are cut.
-    `states` records `info["state"]`. `on_progress` is called with the number of steps or episodes
-    that are recorded, and the number that is asked for.
+    The policy acts in `V` environments, and its `predict` gets `[V, *obs]`. The environments are
+    reset first. Every episode that began counts: counting those that end first would prefer short
+    ones. If `episodes` is None, new episodes begin until all environments together have made
+    `steps` steps. With `whole`, running episodes then go on to their end, otherwise they are cut.
+    `states` records `info["state"]`. `on_progress` is called with the number of recorded steps or
+    episodes, and with the number that is wanted.
     """
     recording = Recording(venv.observation_space, venv.action_space, venv.num_envs)
     observations: Any = venv.reset()
@@ -121,7 +121,7 @@ def act(
         restarting = step.dones & acting
         if episodes is None:
             restarting &= recording.steps < steps
-        else:  # those under way were begun as well
+        else:  # running episodes began as well
             restarting &= np.cumsum(restarting) <= episodes - ended - np.count_nonzero(acting)
         recording.begin(environments=restarting)
         acting = (acting & ~step.dones) | restarting
@@ -141,26 +141,26 @@ def load_actor(
     vecnormalize: Path | str | None = None,
     device: str = "cpu",
 ) -> Policy:
-    """Read a policy that acts on observations as the environment gives them, and learns no more.
+    """Read a policy that acts on the environment's own observations, and does not learn any more.
 
     The policy is in a folder of `save_policy`, or in a `.zip` of stable-baselines3 (PPO, A2C, SAC,
     TD3, DDPG or DQN). A `.zip` has to be trusted, and is opened with a warning; see
-    `DatasetConfig`. A file that cannot be read, and statistics that do not belong to the policy,
-    raise `CheckpointError`.
+    `DatasetConfig`. `CheckpointError` is raised if a file cannot be read, or if the statistics do
+    not belong to the policy.
     """
     path = Path(path)
     if not path.is_file():
         if vecnormalize is not None:
             raise ConfigError(
-                f"vecnormalize: expected a .zip that it belongs to, got {path}, which has "
-                "statistics of its own if it needs them."
+                f"vecnormalize: expected it only beside a .zip, got {path}, which has its own "
+                "statistics if it needs them."
             )
         return on_raw_observations(load_policy(path, device=device))
     if not trust_pickle:
         raise ConfigError(
-            f"policy {path}: expected a policy folder of a preferl run, got a file, which holds "
-            "pickles if it is of stable-baselines3. If you trust its maker, pass --trust-pickle "
-            "(trust_pickle=True)."
+            f"policy {path}: expected a policy folder of a preferl run, got a file. Files of "
+            "stable-baselines3 hold pickles, which can run code. If you trust the file's maker, "
+            "pass --trust-pickle (trust_pickle=True)."
         )
     warnings.warn(
         f"Opening {path} runs what its maker put into it: stable-baselines3 saves pickles.",
@@ -168,7 +168,7 @@ def load_actor(
     )
     try:
         actor: BaseAlgorithm = _algorithm(path).load(path, device=device)
-    except Exception as error:  # a foreign pickle fails in whichever way it likes
+    except Exception as error:  # a foreign pickle may raise anything
         raise CheckpointError(
             f"policy {path}: expected a whole .zip of stable-baselines3, got {in_words(error)}."
         ) from error
@@ -176,15 +176,15 @@ def load_actor(
 
 
 def _normalised(path: Path, actor: BaseAlgorithm, statistics: Path | str | None) -> Policy:
-    """Return an actor of raw observations, by the given statistics or those beside its file."""
+    """Return an actor of raw observations, with the given statistics or those beside its file."""
     statistics_files = [path.with_name(name) for name in BESIDE if path.with_name(name).is_file()]
     file = Path(statistics) if statistics is not None else next(iter(statistics_files), None)
     if file is None:
         if learned_normalised(actor):
             raise CheckpointError(
                 f"statistics of observations for {path}: expected a file {BESIDE[0]} beside it, "
-                "since it learned in a VecNormalize, got none. Name what VecNormalize.save "
-                "wrote: --vecnormalize (vecnormalize=)."
+                "since the policy learned in a VecNormalize, got none. Name the file that "
+                "VecNormalize.save wrote: --vecnormalize (vecnormalize=)."
             )
         return actor
     expected = f"those of the observations of {path}"
@@ -195,7 +195,7 @@ def _normalised(path: Path, actor: BaseAlgorithm, statistics: Path | str | None)
 
 
 def _algorithm(path: Path) -> Any:
-    """Find the algorithm of a zip by the module of its policy; nothing in the zip is run."""
+    """Return the algorithm of a `.zip` by its policy's module. Nothing in the file is run."""
     with zipfile.ZipFile(path) as file:
         settings = parse_json(file.read("data"))
     module = settings["policy_class"]["__module__"]

@@ -27,24 +27,25 @@ from preferl.training.configs import usable_device
 from preferl.trust import resolve, safe_children
 
 NATURE_SIDE: Final = 36
-"""Least pixels on a side for stable-baselines3's network of pictures (Mnih et al. 2015)."""
+"""Fewest pixels on a side for stable-baselines3's network of pictures (Mnih et al. 2015)."""
 
 INSTALLED_AS: Final = {
     "stable_baselines3": "stable-baselines3",
     "sb3_contrib": "sb3-contrib",
     "sbx": "sbx-rl",
 }
-"""Packages of algorithms, and the names under which pip installs them."""
+"""Packages of algorithms, and their names for pip."""
 
 
 def suited_algorithm(
     env: Environment | VecEnv, *, environments: int = 1, steps: int
 ) -> AlgorithmConfig:
-    """Return the algorithm that suits the spaces of an environment, where none is named.
+    """Return the algorithm that suits the spaces of an environment, if the config names none.
 
-    Continuous actions get SAC, which learns from few steps. Its buffer holds all `steps`, and it
-    makes half an update for each step, or one in a single environment. Other actions get PPO, with
-    rollouts of 256 steps of each environment. So do pictures, of which SAC would keep gigabytes.
+    Continuous actions get SAC, which learns from few steps. Its buffer holds all `steps`. It makes
+    half an update for each step, or one update in a single environment. Other actions get PPO, with
+    rollouts of 256 steps of each environment. Pictures get PPO too, since SAC would keep gigabytes
+    of them.
     """
     pictures = picture_policy(env.observation_space) is not None
     if pictures or not isinstance(env.action_space, spaces.Box):
@@ -65,11 +66,11 @@ def build_algorithm(
 ) -> BaseAlgorithm:
     """Build an algorithm on an environment, with a policy that suits its observations.
 
-    The config is of a kind that `preferl.registry.ALGORITHMS` has. Its `hidden` are the units of
-    each layer, its `policy` names a policy other than the usual one, and all other fields are
-    arguments of the algorithm's constructor. The algorithm prints nothing, and seeds torch and
-    numpy globally, as SB3 does. Spaces or settings that the algorithm cannot take, and a device
-    that torch lacks, raise `ConfigError`.
+    The config's class is one that `preferl.registry.ALGORITHMS` names. Its `hidden` are the units
+    of each layer, its `policy` names another policy than the usual one, and all other fields are
+    arguments of the algorithm. The algorithm prints nothing, and seeds torch and numpy globally, as
+    SB3 does. `ConfigError` is raised if the algorithm cannot take the spaces or settings, or if
+    torch lacks the device.
     """
     device = usable_device(device)
     settings = _with_schedules(asdict(config))
@@ -85,13 +86,14 @@ def build_algorithm(
     if hidden is not None:
         network["net_arch"] = list(hidden)
     if isinstance(space, spaces.Dict) and any("." in key for key in space):
-        network["features_extractor_class"] = PicturesByKey  # torch takes no such names of modules
+        # module names must not hold the dots of keys
+        network["features_extractor_class"] = PicturesByKey
     make: Any = ALGORITHMS.load(ALGORITHMS.name_of(config))
     try:
         algorithm: BaseAlgorithm = make(
             named or policy, env, seed=seed, device=device, policy_kwargs=network, **settings
         )
-    except AssertionError as error:  # so stable-baselines3 refuses a space or a setting
+    except AssertionError as error:  # stable-baselines3 refuses spaces and settings so
         raise ConfigError(
             f"spaces and settings of {type(config).__name__}: expected what it takes, got "
             f"{in_words(error)}. Use PPO, which takes most spaces, or change the setting."
@@ -111,16 +113,16 @@ def any_algorithm(
     """Build an algorithm of the class `module:Class` with settings of its constructor.
 
     Args:
-        policy: name of the policy, as the class knows it.
+        policy: name of the policy in the algorithm's class.
         env: the environment it acts in.
         algorithm: `module:Class` of stable-baselines3, sb3_contrib or sbx.
-        settings: arguments of the class by name; lists become tuples, which files cannot hold.
-        policy_kwargs: arguments of the policy; those in `settings` take precedence.
+        settings: arguments of the class by name; lists become tuples, which JSON files cannot hold.
+        policy_kwargs: arguments of the policy; those in `settings` come first.
         **own: arguments that this library sets: `seed` and `device`.
 
     Raises:
-        ConfigError: the package is not installed, the name is no algorithm, or it does not take the
-            settings.
+        ConfigError: the package is not installed, the name is not that of an algorithm, or the
+            algorithm does not take the settings.
     """
     cls: Any = algorithm_class(algorithm)
     arguments: dict[str, Any] = {
@@ -131,7 +133,7 @@ def any_algorithm(
     accepted = [name for name in signature(cls).parameters if name not in reserved]
     for name in arguments:
         if name not in accepted:
-            fix = "It is no part of settings." if name in reserved else nearest(name, accepted)
+            fix = "Leave it out of settings." if name in reserved else nearest(name, accepted)
             raise ConfigError(
                 f"settings of {algorithm}: expected some of {accepted}, got {name}. {fix}".strip()
             )
@@ -146,7 +148,7 @@ def any_algorithm(
 
 
 def _with_schedules(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace texts such as "lin_0.001" by schedules from that number to 0."""
+    """Replace texts such as "lin_0.001" by schedules that fall from that number to 0."""
     return {
         name: LinearSchedule(float(value.removeprefix(LINEAR)), 0.0, 1.0)
         if isinstance(value, str) and value.startswith(LINEAR)
@@ -156,7 +158,7 @@ def _with_schedules(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def algorithm_class(name: str) -> type[BaseAlgorithm]:
-    """Import the algorithm that `module:Class` names, of a package that `preferl.trust` admits.
+    """Import the algorithm that `module:Class` names, from a package that `preferl.trust` admits.
 
     Raises:
         ConfigError: the module may not be imported or is not installed, or has no such algorithm.
@@ -167,8 +169,8 @@ def algorithm_class(name: str) -> type[BaseAlgorithm]:
     package = name.partition(":")[0].partition(".")[0]
     if package in INSTALLED_AS and find_spec(package) is None:
         raise ConfigError(
-            f"algorithm: expected {package} to be installed, which has {name}, got none. Run: pip "
-            f"install {INSTALLED_AS[package]}"
+            f"algorithm: {name} needs {package}, which is not installed. Run: pip install "
+            f"{INSTALLED_AS[package]}"
         )
     named: Any = resolve(name, what="algorithm", source="the algorithm's config")
     is_class = isinstance(named, type) and issubclass(named, BaseAlgorithm)
@@ -181,11 +183,11 @@ def algorithm_class(name: str) -> type[BaseAlgorithm]:
 
 
 def require_torch(algorithm: BaseAlgorithm) -> None:
-    """Raise `ConfigError` unless networks are torch's: those of sbx cannot be saved."""
+    """Raise `ConfigError` unless networks are torch's: networks of sbx cannot be saved."""
     if not any(True for _ in algorithm.policy.parameters()):
         raise ConfigError(
             "algorithm: expected networks of torch, which can be saved, got "
-            f"{type(algorithm).__name__} without. It can learn in `learn_from_preferences` "
+            f"{type(algorithm).__name__} without any. It can learn in `learn_from_preferences` "
             "without checkpoints."
         )
 
@@ -204,13 +206,13 @@ def make_environments(
         env: the environment, as in `preferl.envs.config.EnvConfig`, or `env_factory(config)` of a
             run's settings.
         count: `V`, the number of copies.
-        seed: seed of the first copy; each later one adds 1.
-        wrap: wraps each copy last.
-        vec_env: "dummy" steps them in turn, "subproc" each in a process of its own, for which a
-            script needs `if __name__ == "__main__":`.
+        seed: seed of the first copy; each later copy adds 1.
+        wrap: the outermost wrapper of each copy.
+        vec_env: "dummy" steps the copies in turn. "subproc" steps each in its own process; a script
+            then needs `if __name__ == "__main__":`.
 
     Raises:
-        ConfigError: there is no such environment, fewer than one copy, or a process has ended.
+        ConfigError: there is no such environment, `count` is below 1, or a process has ended.
     """
     require_in("environments", count, 1, float("inf"))
     require_one_of("vec_env", vec_env, VecEnvKind)
@@ -227,9 +229,9 @@ def make_environments(
 
 
 def normalised(env: VecEnv) -> VecNormalize:
-    """Normalise observations by their running mean and deviation, by `VecNormalize`.
+    """Normalise observations by their running mean and standard deviation, with `VecNormalize`.
 
-    Rewards are not normalised. In a dictionary, all arrays except pictures are.
+    Rewards are not normalised. In a dictionary, all arrays are normalised except pictures.
 
     Raises:
         ConfigError: there are no observations to normalise.
@@ -240,7 +242,7 @@ def normalised(env: VecEnv) -> VecNormalize:
     keys = [key for key in keys if not is_image_space(parts[key])]
     if not keys:
         raise ConfigError(
-            "normalise_observations: expected observations that are arrays, and no pictures, got "
+            "normalise_observations: expected observations with arrays that are no pictures, got "
             f"{space}. Leave it out."
         )
     only = keys if isinstance(space, spaces.Dict) else None
@@ -269,7 +271,10 @@ class SmallPictures(BaseFeaturesExtractor):
         self.layers = nn.Sequential(convolutions, nn.Linear(size, features_dim), nn.ReLU())
 
     def forward(self, observations: Tensor) -> Tensor:
-        """Pictures `[B, channels, height, width]` in [0, 1] to `[B, features_dim]`."""
+        """Return features `[B, features_dim]` of pictures `[B, channels, height, width]`.
+
+        Values are in [0, 1].
+        """
         features: Tensor = self.layers(observations)
         return features
 
@@ -297,7 +302,7 @@ class PicturesByKey(BaseFeaturesExtractor):
         self.parts = nn.ModuleList(parts)
 
     def forward(self, observations: dict[str, Tensor]) -> Tensor:
-        """Arrays by key, `[B, ...]`, pictures in [0, 1], to `[B, features_dim]`."""
+        """Return features `[B, features_dim]` of arrays `[B, ...]` by key, pictures in [0, 1]."""
         features = zip(self.keys, self.parts, strict=True)
         return torch.cat([part(observations[key]) for key, part in features], dim=1)
 
@@ -320,4 +325,4 @@ def _is_picture(space: spaces.Space[Any]) -> TypeGuard[spaces.Box]:
 
 
 def _is_small(space: spaces.Box) -> bool:
-    return sorted(space.shape)[1] < NATURE_SIDE  # the smallest is the number of channels
+    return sorted(space.shape)[1] < NATURE_SIDE  # the smallest size is the number of channels

@@ -40,33 +40,34 @@ LOGGER = get_logger(__name__)
 class FeedbackCallback(BaseCallback):
     """Gives the agent in a `FeedbackVecEnv` the newest learned reward before each rollout.
 
-    With a new reward, the whole replay buffer of an off-policy algorithm is relabelled. The first
-    reward resets the critic if that has learned on the bonus for new states (`before="entropy"`).
-    If the buffer stores other observations than rewards are computed from, `learn` raises
-    `SpaceError` at its start.
+    With a new reward, the whole replay buffer of an off-policy algorithm is relabelled. If the
+    critic has learned on the bonus for new states (`before="entropy"`), the first reward resets it.
+    If the buffer stores other observations than those that rewards are computed from, `learn`
+    raises `SpaceError` at its start.
 
     A trained agent shows people the same clips again and again. While clips are collected, a random
-    policy therefore takes over now and then between two rollouts. Nothing is learned from those
-    steps, and new episodes begin after them. The loop in one process does the same.
+    policy therefore takes over sometimes between two rollouts. Nothing is learned from these steps,
+    and new episodes begin after them. The loop in one process does the same.
 
-    An on-policy algorithm needs no reward before its rollout is over. So the rewards of all its
-    steps are computed in one batch then, which takes a fraction of the time and differs only by
-    rounding; until then `step` gives zeros. Rewards are computed at each step if anything between
+    An on-policy algorithm needs no reward before the end of its rollout. The rewards of all its
+    steps are then computed in one batch. That takes a fraction of the time, and differs only by
+    rounding. Until then, `step` gives zeros. Rewards are computed at each step if anything between
     environment and algorithm reads them: `VecNormalize(norm_reward=True)`, `VecMonitor`, or a
     wrapper that is not SB3's.
 
     Args:
-        exploration_fraction: share of all steps in which the random policy takes over. They are
-            added to the steps that the algorithm makes. .05 gives a few unusual clips per round.
+        exploration_fraction: share of all steps in which the random policy takes over. These steps
+            come on top of those that the algorithm makes. 0.05 gives a few unusual clips per round.
         random_probability, switch_probability: see `ExplorationPolicy`.
-        compute_rewards: once per "rollout", or at each "step", for callbacks that read rewards.
+        compute_rewards: "rollout" computes rewards once per rollout. "step" computes them at each
+            step, for callbacks that read rewards.
         wait: whether to read the disk before each rollout, instead of using what was read in the
             background. The newest reward is then always used, but the agent waits for the disk.
         seed: seed of the exploration.
         verbose: SB3's level of messages.
 
     Raises:
-        ConfigError: a share or probability is out of its range, or `compute_rewards` is another
+        ConfigError: a share or probability is out of its range, or `compute_rewards` is neither
             word.
     """
 
@@ -103,7 +104,7 @@ class FeedbackCallback(BaseCallback):
             # Checked now, not hours later with the first reward.
             if self._env.core.computer.published is not None:
                 require_spaces_held(buffer, self._env.observation_space, self._env.action_space)
-        if self._env.just_reset:  # by `learn`, unless it was asked to go on
+        if self._env.just_reset:  # `learn` resets, unless it continues a training
             end_replay(self.model)
         self._rewards = RolloutRewards(self.model)
 
@@ -132,7 +133,7 @@ class FeedbackCallback(BaseCallback):
             self._rewards.begin()
 
     def _forget_the_bonus(self) -> None:
-        """Reset a critic that has learned values of the bonus for new states, as the loop does."""
+        """Reset a critic that has learned on the bonus for new states, as the loop does."""
         learned = self._env.core.config.before == BeforeFirstReward.ENTROPY
         if learned and self.model._n_updates and has_critic(self.model):
             reset_critic(self.model)
@@ -141,7 +142,7 @@ class FeedbackCallback(BaseCallback):
         self._rewards.add()
 
     def _on_training_end(self) -> None:
-        self._env.settle_rewards()  # of a rollout that another callback gave up
+        self._env.settle_rewards()  # another callback may have stopped a rollout
 
     def _explore(self) -> None:
         """Let a random policy take over for a stretch, once enough exploration steps are due."""
@@ -161,10 +162,12 @@ class FeedbackCallback(BaseCallback):
 
         queries = self._env.queries
         with nullcontext() if queries is None else queries.not_shown():
-            self._env.core.hand_over()  # what the agent did alone, as far as it has come
+            # episodes that the agent made alone, as far as they have come
+            self._env.core.hand_over()
             explore(agent, env, policy, stretch, on_step=count)
             self._env.core.hand_over()
-        agent._last_obs = env.reset()  # type: ignore[assignment]  # its annotation is narrower than what it keeps
+        # the annotation is narrower than the attribute's values
+        agent._last_obs = env.reset()  # type: ignore[assignment]
         agent._last_episode_starts = np.ones(env.num_envs, bool)
         if agent._vec_normalize_env is not None:
             agent._last_original_obs = agent._vec_normalize_env.get_original_obs()
@@ -175,28 +178,28 @@ class FeedbackCallback(BaseCallback):
 
 @final
 class SaveRunCallback(BaseCallback):
-    """Writes a checkpoint between two rollouts, every so many steps, and one at the end.
+    """Writes a checkpoint between two rollouts, after every so many steps, and one at the end.
 
-    A killed run goes on from the last checkpoint: see `resume_run`. If a callback stops the run
+    A killed run continues from the last checkpoint: see `resume_run`. If a callback stops the run
     within a rollout, no checkpoint is written there, since half a rollout cannot be saved. If the
-    disk is full or away, or the last checkpoint is damaged, a warning is logged, and learning goes
-    on.
+    disk is full or away, or the last checkpoint is damaged, a warning is logged, and learning
+    continues.
 
-    The first Ctrl-C finishes the current rollout and the learning from it, saves the run, and then
-    interrupts it; a second one interrupts at once. If a script handles Ctrl-C itself, nothing
-    changes, nor with `SubprocVecEnv`, whose environments end at Ctrl-C.
+    The first Ctrl-C lets the current rollout and its update finish, saves the run, and then stops
+    it. A second Ctrl-C stops it at once. Nothing of this happens if a script handles Ctrl-C itself,
+    or with `SubprocVecEnv`, whose environments end at Ctrl-C.
 
     Args:
         folder: folder that holds only this run's checkpoints.
         every: fewest environment steps between two checkpoints. 10,000 cost little compared with
             learning; a resumed run repeats the steps after the last checkpoint.
-        say: gets a line about what Ctrl-C does; the terminal by default.
+        say: called with a line about what Ctrl-C does; writes to the terminal by default.
         verbose: SB3's level of messages.
 
     Raises:
         CheckpointError: at the start of `learn`, the folder's newest checkpoint is damaged.
         ConfigError: `every` is below 1; or, at the start of `learn`, the folder's run has made more
-            steps.
+            steps than this one.
         StorageError: at the start of `learn`, the folder holds something else, or cannot be read.
     """
 
@@ -216,15 +219,15 @@ class SaveRunCallback(BaseCallback):
 
     def _init_callback(self) -> None:
         self._saved = self._tried = self.model.num_timesteps
-        self._between = True  # two rollouts
+        self._between = True  # between two rollouts
         self._interrupted = False
-        require_own(self._folder, self._saved)  # now rather than after the first hours
+        require_own(self._folder, self._saved)  # now, not after the first hours
 
     def _on_training_start(self) -> None:
         handler = signal.getsignal(signal.SIGINT)
         ours = isinstance(handler, MethodType) and isinstance(handler.__self__, SaveRunCallback)
         if (
-            (handler is signal.default_int_handler or ours)  # as an earlier run that failed left it
+            (handler is signal.default_int_handler or ours)  # an earlier run that failed left ours
             and threading.current_thread() is threading.main_thread()
             and not isinstance(self.training_env.unwrapped, SubprocVecEnv)
         ):
@@ -246,20 +249,20 @@ class SaveRunCallback(BaseCallback):
     def _on_training_end(self) -> None:
         if signal.getsignal(signal.SIGINT) == self._interrupt:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-        if self._interrupted:  # in the last rollout
+        if self._interrupted:  # Ctrl-C came in the last rollout
             self._save_and_leave()
         if self._between and self.model.num_timesteps > self._tried:
             self._save()
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        """Note that the run is to stop; from now on Ctrl-C interrupts at once."""
+        """Note that the run is to stop. From now on, Ctrl-C stops at once."""
         signal.signal(signal.SIGINT, signal.default_int_handler)
         frames = () if frame is None else (outer for outer, _ in walk_stack(frame))
         learns = [f for f in frames if f.f_code.co_name == "learn"]
         if not any(learn.f_locals.get("self") is self.model for learn in learns):
-            signal.default_int_handler(number, frame)  # `learn` has ended by an error already
+            signal.default_int_handler(number, frame)  # `learn` has already ended by an error
         self._interrupted = True
-        with suppress(RuntimeError):  # a line that was being written cannot be cut by another one
+        with suppress(RuntimeError):  # the signal may interrupt a line that is being written
             self._say(
                 "Ctrl-C: the current rollout is finished, then the run is saved and stops. "
                 f"Ctrl-C again stops at once; {self._unsaved()} are then repeated."

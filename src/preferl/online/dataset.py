@@ -1,8 +1,9 @@
-"""A data set of mixed quality, recorded here: train or load an expert, act, write; for many seeds.
+"""Record a data set of mixed quality: train or load an expert, let policies act, write episodes.
 
-A policy is saved at each checkpoint of training. Two of them stand for a quality of behaviour: the
-expert has the best return, and the medium policy is a third of the way from random to it. Fu et al.
-2020, "D4RL: Datasets for Deep Data-Driven Reinforcement Learning", mix their data like this.
+A policy is saved at each checkpoint of training. Two of them stand for a quality of behaviour. The
+expert has the best return, and the return of the medium policy is a third of the way from random
+actions to the expert. Fu et al. 2020, "D4RL: Datasets for Deep Data-Driven Reinforcement Learning",
+mix their data like this.
 """
 
 import shutil
@@ -51,13 +52,13 @@ from preferl.training.configs import usable_device
 from preferl.training.generators import generators_left_alone
 
 CURVES: Final = (MetricCurve("Return of checkpoints", "return", ("eval/mean_reward",)),)
-"""Metrics that the summary of a run draws."""
+"""Metrics whose curves the summary of a run draws."""
 
 OnProgress = Callable[[str, int, int], None]
 """Called with the name of the stage, how much of it is done, and how much there is in all."""
 
 RUN: Final = "run"
-"""The folder of a recording of one seed, within that of its unit."""
+"""The folder of one seed's recording, within the folder of its unit."""
 
 SEEDS: Final[Mapping[str, int]] = {
     "random": 10_000,
@@ -66,7 +67,7 @@ SEEDS: Final[Mapping[str, int]] = {
     "checkpoints": 30_000,
     "references": 40_000,
 }
-"""Added to the run's seed, these are the seeds of the first episodes of tiers and evaluations."""
+"""Added to the run's seed; gives the seeds of the first episodes of tiers and evaluations."""
 
 
 def record_dataset(
@@ -79,35 +80,37 @@ def record_dataset(
     resume: bool = False,
     on_progress: OnProgress | None = None,
 ) -> dict[str, Any]:
-    """Record a data set of mixed quality, and leave a folder that holds it.
+    """Record a data set of mixed quality in a folder.
 
-    The folder has the data set in `episodes` (see `load_episodes`), tier after tier as they are
-    mixed, and in `result.json` where each tier begins, its returns, and the mean returns of random
-    actions and of the expert, for scores. Checkpoints and the episodes of training stay beside it.
-    Ctrl-C keeps what there is, and the same call with `resume` goes on from the last checkpoint or
-    tier. No folder is touched before settings and environment are checked.
+    The folder has the data set in `episodes` (see `load_episodes`), one tier after another in the
+    order of the mix. Its `result.json` tells where each tier begins, and its returns. For scores,
+    it has the mean returns of random actions and of the expert. The folder keeps the checkpoints
+    and the episodes of training. After Ctrl-C, it keeps what is there so far. The same call with
+    `resume` then continues from the last checkpoint or tier. Settings and environment are checked
+    before any folder is touched.
 
     Args:
-        config: what is recorded.
+        config: what to record.
         out: the folder; an older run there moves aside, unless it is resumed.
-        policy: the expert, in place of training or loading one.
+        policy: the expert, instead of training or loading one.
         minari: id of a Minari data set that is written as well, such as `mine/cheetah/mixed-v0`.
         report_to: where metrics of training go: some of `jsonl`, `tensorboard`, `wandb`.
-        resume: go on with the recording that is in `out`, which must have the same settings.
+        resume: continue the recording that is in `out`, which must have the same settings.
         on_progress: called with the name of the stage, how much of it is done, and how much there
             is in all.
 
     Returns:
-        The contents of `result.json`; after Ctrl-C only `interrupted` and the stage it was in.
+        The contents of `result.json`; after Ctrl-C, only `interrupted` and the stage of the
+        recording.
 
     Raises:
         CheckpointError: a policy or a checkpoint of training is damaged.
-        ConfigError: an unknown environment, a run to resume that has other settings, or no
-            checkpoint that could be medium.
-        DataError: a Minari id that is malformed or taken.
+        ConfigError: the environment is unknown, the run to resume has other settings, or no
+            checkpoint could be the medium policy.
+        DataError: the Minari id is malformed or taken.
         MissingExtraError: minari or the package of the environment is not installed.
-        ResumeError: the recording to resume is finished, or there is none; nothing was changed.
-        StorageError: another run is at work in `out`, or it cannot be written to.
+        ResumeError: the recording to resume is finished, or there is none. Nothing was changed.
+        StorageError: another run works in `out`, or `out` cannot be written to.
     """
     if policy is not None:
         config.require_no_training()
@@ -135,7 +138,7 @@ def _require_recordable(
     report_to: Sequence[str],
     resume: bool,
 ) -> None:
-    """Raise the errors of recording now, before the stages that take long."""
+    """Raise the errors of recording now, before the expensive stages."""
     require_openable(out, resume=resume)
     require_places(report_to)
     usable_device(config.device)
@@ -145,16 +148,16 @@ def _require_recordable(
     if config.pictures and not draws(task_env(config)):
         raise ConfigError(
             f"environment {config.env_name}: expected one that draws pictures, got none. Name "
-            '"rgb_array" in its `render_modes`, and take `render_mode`.'
+            '"rgb_array" in its `render_modes`, and let it take the argument `render_mode`.'
         )
     if minari is not None:
         require_minari_env(task_env(config)())
 
 
 def data_summary(result: Mapping[str, Any]) -> RunSummary:
-    """The summary of a data set, by what its `result.json` holds."""
+    """Return the summary of a data set, from the contents of its `result.json`."""
     tiers = {tier["name"]: tier for tier in result["tiers"]}
-    if len(tiers) < len(result["tiers"]):  # of several trainings
+    if len(tiers) < len(result["tiers"]):  # tiers of several trainings have equal names
         tiers = {f"{tier['name']}, seed {tier['seed']}": tier for tier in result["tiers"]}
     means = {name: mean for name, mean in result["references"].items() if mean is not None}
     means |= {name: tier["return"]["mean"] for name, tier in tiers.items()}
@@ -175,16 +178,16 @@ def data_summary(result: Mapping[str, Any]) -> RunSummary:
 
 
 def data_id(episodes: Episodes) -> str:
-    """Name recorded steps by their content: the same name stands for the same data."""
+    """Name recorded steps by their content, so that the same name means the same data."""
     observations = (*leaves(episodes.observations), *leaves(episodes.final_observations))
     steps = (episodes.actions, episodes.rewards, episodes.terminated, episodes.lengths)
     return content_id(*map(np.asarray, (*observations, *steps)))
 
 
 def spread(episodes: Episodes, *, count: int | None = None, steps: int = 0) -> Episodes:
-    """Choose episodes evenly from the first to the last, in their order; all if too few.
+    """Choose episodes evenly from the first to the last, in order; all if there are too few.
 
-    Without a count, the fewest episodes are chosen that have so many steps.
+    If `count` is None, the fewest episodes are chosen that have `steps` steps.
     """
 
     def evenly_spaced(number: int) -> IntArray:
@@ -198,7 +201,7 @@ def spread(episodes: Episodes, *, count: int | None = None, steps: int = 0) -> E
 
 
 def mean_returns(folder: Path) -> dict[int, float]:
-    """Read the mean return of each checkpoint of a run, by the step at which it was saved."""
+    """Read the mean return of each checkpoint of a run, by the checkpoint's step."""
     means = {}
     for file in sorted((folder / "evaluations").glob("*.json")):
         with reading(file, expected="the evaluation of a checkpoint", error=StorageError):
@@ -207,19 +210,19 @@ def mean_returns(folder: Path) -> dict[int, float]:
 
 
 def expert(means: Mapping[int, float]) -> int:
-    """Choose the checkpoint with the best mean return, the earlier one of equals."""
+    """Return the step of the checkpoint with the best mean return, the earliest of equals."""
     return max(means, key=means.__getitem__)
 
 
 def medium(means: Mapping[int, float], random: float) -> int:
-    """Choose the checkpoint, before the expert's, nearest to a third of the way from random."""
+    """Return the step of the medium policy: before the expert's, a third of the way from random."""
     expert_step = expert(means)
     earlier_steps = [step for step in means if step < expert_step]
     if not earlier_steps:
         raise ConfigError(
             "medium policy: expected a checkpoint before the expert's, got the best return at the "
-            f"first one, after {expert_step:,} steps. Save more of them (checkpoint_every), train "
-            "longer, or leave medium out."
+            f"first one, after {expert_step:,} steps. Save more checkpoints (checkpoint_every), "
+            "train longer, or leave medium out."
         )
     target_return = random + (1 / 3) * (means[expert_step] - random)
     return min(earlier_steps, key=lambda step: abs(means[step] - target_return))
@@ -266,7 +269,7 @@ class _Recording:
         self._experience: Episodes | None = None
 
     def run(self, folder: RunFolder, minari: str | None) -> dict[str, Any]:
-        """Do everything in order; return what `result.json` holds."""
+        """Make all stages in order; return the contents of `result.json`."""
         self._folder = folder
         config = self._config
         started_at = time.perf_counter()
@@ -294,7 +297,7 @@ class _Recording:
         return result
 
     def _environments(self, count: int, seed: int, *, states: bool) -> VecEnv:
-        """Make copies of the environment; with `states` their infos tell how to draw a step."""
+        """Make copies of the environment. With `states`, their infos tell how to draw a step."""
         config = self._config
         return task_environments(
             config,
@@ -307,12 +310,12 @@ class _Recording:
 
     @property
     def resolved(self) -> dict[str, Any]:
-        """Return the settings of training that the config leaves to the environment."""
+        """Return the settings of training that the environment decides."""
         return {"algorithm": self._algorithm, "training_environments": self._copies}
 
     @property
     def _copies(self) -> int:
-        """Return how many environments policies are trained in."""
+        """Return the number of environments in training."""
         usual = 1 if isinstance(self._algorithm, SACConfig) else 8
         return self._config.training_environments or usual
 
@@ -323,9 +326,9 @@ class _Recording:
         return build_algorithm(algorithm, env, seed=self._config.seed, device=self._config.device)
 
     def _train(self) -> int:
-        """Train in slices; write a policy, its evaluation and the episodes after each.
+        """Train in slices. Write a policy, its evaluation and the episodes after each slice.
 
-        Returns the steps made, which are fewer than planned if a checkpoint reaches the target.
+        Return the steps made. They are fewer than planned if a checkpoint reaches the target.
         """
         config = self._config
         folder = self._folder
@@ -349,7 +352,7 @@ class _Recording:
                 if target_return is not None and means and means[-1] >= target_return:
                     break
                 self._learn(agent, f", best return {max(means):,.0f}" if means else "")
-                # In this order, so that a crash between two of them loses nothing that counts.
+                # In this order, a crash between two of these lines loses nothing that counts.
                 episodes = recorder.take()
                 if episodes is not None:
                     save_episodes(folder.path(f"experience/{agent.num_timesteps:09d}"), episodes)
@@ -358,7 +361,7 @@ class _Recording:
             return agent.num_timesteps
 
     def _learn(self, agent: BaseAlgorithm, remark: str) -> None:
-        """Learn until the next checkpoint."""
+        """Train until the next checkpoint."""
         step = agent.num_timesteps
         total_steps = self._config.train_steps
         progress = partial(self._report, f"training{remark}", total=total_steps)
@@ -376,7 +379,7 @@ class _Recording:
         learn_within(agent, min(steps, total_steps - step), callback=on_step)
 
     def _evaluate(self, agent: BaseAlgorithm, sink: MetricSink) -> None:
-        """Save and evaluate the present policy, unless that was done before."""
+        """Save and evaluate the current policy, unless that was done before."""
         config = self._config
         step = agent.num_timesteps
         file = self._folder.path(f"evaluations/{step:09d}.json")
@@ -393,7 +396,7 @@ class _Recording:
         write_json(file, report.to_json())
 
     def _choose_policies(self, steps: int) -> None:
-        """Load the policies of the tiers, and the episodes of training up to so many steps."""
+        """Load the policies of the tiers, and the episodes of training up to `steps`."""
         folder = self._folder.folder
         means = mean_returns(folder)
         self._steps["expert"] = expert(means)
@@ -438,7 +441,7 @@ class _Recording:
         counts_episodes = self._config.unit == "episodes"
         if experience is None:
             raise ConfigError(
-                "replay: expected episodes that ended while training, got none. Train for longer "
+                "replay: expected episodes that ended in training, got none. Train for longer "
                 "than an episode, or leave replay out of the mix."
             )
         if amount == ALL:
@@ -447,13 +450,14 @@ class _Recording:
         if (len(episodes) if counts_episodes else episodes.steps) < amount:
             warnings.warn(
                 f"replay: expected {amount:,} {self._config.unit}, but training made only "
-                f"{len(experience):,} episodes of {experience.steps:,} steps; all are taken.",
+                f"{len(experience):,} episodes of {experience.steps:,} steps; all of them are "
+                "taken.",
                 stacklevel=2,
             )
         return episodes
 
     def _mean_return(self, name: str) -> float:
-        """Evaluate a policy whose tier is not recorded, or will be later."""
+        """Evaluate a policy whose tier is not recorded, or is recorded later."""
         self._report(f"evaluating {name}", 0, 1)
         seed = self._config.seed + SEEDS["references"]
         with generators_left_alone():
@@ -467,7 +471,7 @@ class _Recording:
             ).mean
 
     def _tier_rows(self, tiers: dict[str, Episodes]) -> list[dict[str, Any]]:
-        """Return a row per tier, in their order."""
+        """Return a row for each tier, in order."""
         first_episodes = np.cumsum([0, *(len(episodes) for episodes in tiers.values())])
         return [
             {
@@ -501,7 +505,7 @@ def _write(
     minari: str | None,
     started_at: float,
 ) -> dict[str, Any]:
-    """Write a data set with its `description`, and the run's result, which is returned."""
+    """Write a data set with its `description`, and the run's result; return the result."""
     facts = {**description, "id": data_id(episodes)}
     metadata = facts | {"versions": versions()}
     save_episodes(folder.path("episodes"), episodes, about=metadata)
@@ -529,7 +533,7 @@ class DatasetSeeds:
             )
 
     def units(self, folder: Path, report_to: Sequence[str]) -> list[Unit]:
-        """Return a unit of work for each seed, in a folder of the seed's name."""
+        """Return a unit of work for each seed, in a folder named after the seed."""
         return [
             Unit(
                 name=f"seed {seed}",
@@ -555,10 +559,10 @@ def record_seeds(
     resume: bool = False,
     on_progress: OnProgress | None = None,
 ) -> dict[str, Any]:
-    """Record a data set for each seed, in processes of their own, and join them.
+    """Record a data set for each seed, each in its own process, and join them.
 
-    The folder has the joined data set in `episodes`, seed after seed, and each single recording in
-    `seeds/SEED/run`. With `resume`, a killed recording goes on from its last checkpoint or tier.
+    The folder has the joined data set in `episodes`, one seed after another. Each recording is in
+    `seeds/SEED/run`. With `resume`, a killed recording continues from its last checkpoint or tier.
 
     Args:
         config: settings of each recording; `config.seed` is ignored.
@@ -567,19 +571,20 @@ def record_seeds(
         minari: id of a Minari data set that is written as well.
         report_to: where metrics of training go.
         processes: how many recordings run at a time; None takes one for each processor core.
-        resume: go on with the recording that is in `out`.
+        resume: continue the recording that is in `out`.
         on_progress: called with the name of the stage, how many recordings are finished, and how
             many there are.
 
     Returns:
-        The contents of `result.json`; after Ctrl-C only `interrupted` and the stage it was in.
+        The contents of `result.json`; after Ctrl-C, only `interrupted` and the stage of the
+        recording.
 
     Raises:
-        ConfigError: as `record_dataset`, or two seeds are the same, or other processes cannot make
+        ConfigError: see `record_dataset`; or two seeds are the same, or other processes cannot make
             the environment or policy from its name.
-        DataError: a recording that failed, with the end of its log.
-        ResumeError: the recording to resume is finished, or there is none; nothing was changed.
-        StorageError: another run is at work in `out`, or it cannot be written to.
+        DataError: a recording failed; the message has the end of its log.
+        ResumeError: the recording to resume is finished, or there is none. Nothing was changed.
+        StorageError: another run works in `out`, or `out` cannot be written to.
     """
     run = DatasetSeeds(config, tuple(seeds))
     started_at = time.perf_counter()
@@ -613,9 +618,9 @@ def record_seeds(
 
 
 def _record(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Make one recording, the work of a unit; return its result."""
+    """Make the recording of one unit; return its result."""
     run = folder / RUN
-    if RunFolder(run).finished:  # killed before the unit counted as done
+    if RunFolder(run).finished:  # killed after the recording and before the unit was done
         return read_object(run / "result.json")
     result = record_dataset(
         from_json(DatasetConfig, settings["config"]),
@@ -631,7 +636,7 @@ def _record(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 def _joined(
     folder: Path, run: DatasetSeeds, results: Sequence[dict[str, Any]]
 ) -> tuple[Episodes, dict[str, Any]]:
-    """Join the data sets of all recordings; return the episodes and their description."""
+    """Join the data sets of all recordings; return their episodes and descriptions."""
     parts = [load_episodes(folder / f"seeds/{seed}/{RUN}/episodes") for seed in run.seeds]
     episodes_before = 0
     tiers = []

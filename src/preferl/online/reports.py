@@ -1,4 +1,4 @@
-"""Reports of an iteration and of a run, and warnings that their numbers call for."""
+"""Reports of an iteration and of a run, and warnings about their numbers."""
 
 import math
 import time
@@ -36,30 +36,32 @@ class IterationReport:
     """The report of one iteration of act, ask and fit.
 
     Attributes:
-        iteration: its number; 0 came before the policy learned.
-        iterations: number of the last one.
-        env_steps: used so far.
-        comparisons: answered so far.
-        fit: of the reward model; None where nothing was asked.
-        mean_return: of the whole episodes that the agent learned from, by the environment's reward;
-            NaN without any. The agent explored in them: `evaluation` shows what it has learned.
-        episodes: how many those were.
-        validation: of the reward on the answers that are held out of every fit; None where none
-            are, or nothing was fitted.
-        query_entropy: of the preferences that the reward in use predicted for new queries, without
-            the noise of answers, mean over queries and members, in nats; NaN without queries or
-            without a reward.
-        query_deviation: of the members' log-odds of these preferences, mean over the queries; NaN
-            likewise, and with one member.
-        evaluation: the latest one of the policy, without exploring; None before the first.
+        iteration: number of this iteration; in number 0, the policy has not learned yet.
+        iterations: number of the last iteration.
+        env_steps: environment steps used so far.
+        comparisons: answers so far.
+        fit: report of the fit of the reward model; None if nothing was asked.
+        mean_return: mean return, by the environment's reward, of the whole episodes that the agent
+            learned from; NaN without any. The agent explored in them: `evaluation` shows what it
+            has learned.
+        episodes: number of those episodes.
+        validation: validation of the reward on the answers that are held out of every fit; None if
+            none are held out, or nothing was fitted.
+        query_entropy: how uncertain the reward in use was about the new queries: entropy of the
+            predicted preferences in nats, mean over queries and members, without the noise of
+            answers. NaN without queries or without a reward.
+        query_deviation: how much the members disagreed: standard deviation of their log-odds, mean
+            over the queries. NaN without queries or a reward, and with one member.
+        evaluation: latest evaluation of the policy, without exploration; None before the first.
         ties: share of ties among the answers so far; NaN without queries.
-        contradicted: share of the pairs with several answers that were answered both ways, pairs
-            of equal clips being the same; NaN likewise, and without such pairs.
+        contradicted: share of contradicted pairs among the pairs with several answers; pairs of
+            equal clips are the same pair. NaN without such pairs.
         has_true_reward: whether the environment gave any reward in the steps so far, see
+            `Episodes.has_true_reward`. If it gave none, returns mean nothing.
             `Episodes.has_true_reward`; returns tell nothing otherwise.
-        seconds: wall time of each of `PARTS`: acting and learning, evaluations and the learned
-            rewards of its steps included; fitting the reward; relabelling experience with it;
-            choosing queries and having them answered. They do not count in comparisons of reports.
+        seconds: wall time of each of `PARTS`: acting and learning, including evaluations and the
+            learned rewards of its steps; fitting the reward; relabelling experience with it;
+            choosing queries and having them answered. Comparisons of reports leave it out.
     """
 
     iteration: int
@@ -80,7 +82,7 @@ class IterationReport:
 
     @property
     def accuracy_in_words(self) -> str:
-        """Say how accurate the reward is on held-out answers, or else on those the fit left out."""
+        """Say how accurate the reward is on held-out answers, or else on out-of-bag answers."""
         held_out = self.validation
         if held_out is not None and held_out.accuracy is not None and held_out.interval is not None:
             return share_in_words(
@@ -90,9 +92,10 @@ class IterationReport:
 
     @property
     def unseen_accuracy(self) -> tuple[float, int]:
-        """Return the reward's accuracy on decided answers it was not fitted to, and their number.
+        """Return the reward's accuracy on decided answers outside of its fit, and their number.
 
-        These are the held-out or the out-of-bag answers, whichever are more; NaN and 0 without any.
+        These are the held-out or the out-of-bag answers, whichever are more; NaN and 0 if there are
+        none.
         """
         unseen = [(0, math.nan)]
         if self.fit is not None and self.fit.held_out_accuracy is not None:
@@ -124,16 +127,16 @@ class OnlineReport:
     """The result of a run.
 
     Attributes:
-        iterations: what each iteration did.
+        iterations: report of each iteration.
         reward: the last learned reward; None if the run ended before there was one.
         comparisons: all answers kept; None if there are none.
-        env_steps: used in all, exploration included.
+        env_steps: environment steps used in all, including exploration.
         seconds: wall time.
-        interrupted: whether somebody stopped it early.
-        learner: the agent that learned; None where no step was to be made.
-        experience: the latest episodes, as far as `buffer_steps` reaches.
-        evaluations: of the policy while it learned, in their order.
-        findings: what is wrong by the numbers of the iterations.
+        interrupted: whether somebody stopped the run early.
+        learner: the agent that learned; None if the run made no steps.
+        experience: the latest episodes, up to `buffer_steps` steps.
+        evaluations: evaluations of the policy while it learned, in order.
+        findings: faults that the numbers of the iterations show.
     """
 
     iterations: tuple[IterationReport, ...]
@@ -149,9 +152,9 @@ class OnlineReport:
 
     @property
     def last_fitted(self) -> IterationReport | None:
-        """Return the last iteration that fitted the reward; None without one.
+        """Return the last iteration that fitted the reward; None if there is none.
 
-        By default, the last iteration of all fits nothing, since it asks nothing.
+        By default, this is not the last iteration of the run, which asks and fits nothing.
         """
         with_fit = [iteration for iteration in self.iterations if iteration.fit is not None]
         return with_fit[-1] if with_fit else None
@@ -168,14 +171,14 @@ class OnlineReport:
 
     @property
     def part_seconds(self) -> dict[str, float]:
-        """Return the wall time of each of `PARTS`, over all iterations."""
+        """Return the wall time of each of `PARTS`, summed over all iterations."""
         return {
             part: sum(report.seconds.get(part, 0.0) for report in self.iterations) for part in PARTS
         }
 
     @property
     def time_in_words(self) -> str:
-        """Say how long the run took, and which share of it the reward took."""
+        """Say how long the run took, and which share of that the reward took."""
         parts = self.part_seconds
         share = (parts["fitting"] + parts["relabelling"]) / self.seconds if self.seconds else 0.0
         return f"{self.seconds:,.0f} s, {100 * share:.0f} % of them for fits and relabelling"
@@ -184,8 +187,8 @@ class OnlineReport:
 def trust_of(report: OnlineReport, names: Sequence[str] = ()) -> dict[str, dict[str, float]]:
     """Return the trust in each annotator after the last fit, by name.
 
-    It is empty if no annotator is known. `names` are those of the table of people. Annotators that
-    the table lacks, such as those of a warm start, are named by their row.
+    The result is empty if no annotator is known. `names` are those of the table of people.
+    Annotators who are not in the table, such as those of a warm start, are named by their row.
     """
     last = report.last_fitted
     trust = () if last is None or last.fit is None else last.fit.trust
@@ -195,10 +198,10 @@ def trust_of(report: OnlineReport, names: Sequence[str] = ()) -> dict[str, dict[
 
 @final
 class Stopwatch:
-    """Adds up the seconds of each of `PARTS`; a part inside another one counts for itself alone.
+    """Adds up the seconds of each of `PARTS`. An inner part does not count for the outer one.
 
     Args:
-        clock: gives the time in seconds.
+        clock: returns the time in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -207,7 +210,7 @@ class Stopwatch:
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Count the time of a block as that of a part, also where the block raises."""
+        """Count the time of a block for a part, even if the block raises an error."""
         started_at = self._clock()
         counted_seconds = sum(self._seconds.values())
         try:
@@ -217,17 +220,18 @@ class Stopwatch:
             self._seconds[name] += self._clock() - started_at - within
 
     def take(self) -> dict[str, float]:
-        """Return the seconds so far, and begin again at 0."""
+        """Return the seconds so far, and start again at 0."""
         seconds = self._seconds
         self._seconds = dict.fromkeys(PARTS, 0.0)
         return seconds
 
 
 def course_of(iterations: Sequence[IterationReport], config: OnlineConfig) -> Course:
-    """Return the numbers of all iterations, in which `findings` looks for what is wrong.
+    """Return the numbers of all iterations, in which `findings` looks for faults.
 
     The number of answers is unknown once the oldest are dropped (`max_comparisons`). The noise is
-    unknown if it was not fitted, by the settings or for want of decided unseen answers.
+    unknown if it was not fitted: because of the settings, or because there were no decided unseen
+    answers.
     """
     rows = []
     evaluated_at = None

@@ -1,7 +1,7 @@
-"""Learning of stable-baselines3 within a budget of steps, and what happens between its rollouts.
+"""Learning of stable-baselines3 within a budget of steps, and hooks between its rollouts.
 
-It ends no rollout early, so that `learn(6_000)` of PPO takes 8,192 steps where a rollout has 4,096.
-Here the steps taken are at most those asked for, since the last rollout shrinks to fit.
+stable-baselines3 ends no rollout early: with rollouts of 4,096 steps, `learn(6_000)` of PPO takes
+8,192 steps. Here the last rollout shrinks to fit, so no more steps are taken than requested.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -34,21 +34,21 @@ def learn_within(
 ) -> bool:
     """Let an algorithm learn for at most `steps` more environment steps.
 
-    PPO and A2C make whole rollouts while these fit, then a shorter one, after which fewer than
-    `least_steps` are left. In a call that is not the `last`, the shorter one is made only if no
-    whole one fits: agents learn worse from rollouts of changing lengths, and the next call has the
-    rest. Other algorithms make whole rollouts alone; those of an off-policy algorithm have
-    `train_freq` steps. An algorithm that learns after whole episodes is stopped within the last of
-    them.
+    PPO and A2C make whole rollouts while these fit. Then they make a shorter one, after which fewer
+    than `least_steps` are left. Agents learn worse from rollouts of changing lengths. A call that
+    is not the `last` therefore makes the shorter rollout only if no whole one fits; the next call
+    has the rest. Other algorithms make whole rollouts only; rollouts of an off-policy algorithm
+    have `train_freq` steps. An algorithm that learns after whole episodes is stopped within the
+    last of them.
 
     `callback` and `progress_bar` are those of `algorithm.learn`, which is called for the whole
     rollouts, and again for the shorter one. A small policy learns on one processor thread.
 
     Returns:
-        False if the callback stopped the algorithm within a rollout; else True.
+        False if the callback stopped the algorithm within a rollout; otherwise True.
 
     Raises:
-        DivergenceError: the networks' weights, or the actions, became NaN or infinite.
+        DivergenceError: the weights of the networks, or the actions, became NaN or infinite.
     """
     count = algorithm.n_envs
     length = _rollout(algorithm)
@@ -59,7 +59,7 @@ def learn_within(
                 until = _Until(algorithm.num_timesteps + steps - count)
                 both = CallbackList([watch, until])
                 algorithm.learn(steps, both, reset_num_timesteps=False, progress_bar=progress_bar)
-                require_reset(algorithm)  # the last step is in no buffer
+                require_reset(algorithm)  # the last step is not in any buffer
             return not watch.stopped
         whole, rest = divmod(steps // count, length)
         shorter = _shorter(algorithm, rest) if last or not whole else 0
@@ -79,7 +79,7 @@ def _watching_for_divergence(algorithm: BaseAlgorithm) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        if str(error).startswith("Expected parameter"):  # as torch refuses a distribution
+        if str(error).startswith("Expected parameter"):  # torch refuses a distribution so
             raise DivergenceError.of("the agent's distribution of actions") from error
         raise
     require_converged("the agent's weights", algorithm.policy.parameters())
@@ -88,9 +88,9 @@ def _watching_for_divergence(algorithm: BaseAlgorithm) -> Iterator[None]:
 def least_steps(algorithm: BaseAlgorithm) -> int:
     """Return the fewest environment steps that an algorithm learns from, over all environments.
 
-    If rollouts can be shorter, that is a minibatch of at least two steps, since the advantage of
-    one step alone cannot be normalised; the last minibatch needs two as well. Otherwise it is a
-    whole rollout.
+    If rollouts can be shorter, this is a minibatch of at least two steps, since the advantage of a
+    single step cannot be normalised. The last minibatch needs two steps as well. If rollouts cannot
+    be shorter, it is a whole rollout.
     """
     count = algorithm.n_envs
     length = _rollout(algorithm) or 1
@@ -105,13 +105,13 @@ def _rollout(algorithm: BaseAlgorithm) -> int | None:
     """Return the steps of each environment in a rollout; None if rollouts are whole episodes."""
     if isinstance(algorithm, OnPolicyAlgorithm):
         return algorithm.n_steps
-    every: Any = getattr(algorithm, "train_freq", None)  # of off-policy ones
+    every: Any = getattr(algorithm, "train_freq", None)  # of off-policy algorithms
     in_steps = isinstance(every, TrainFreq) and every.unit == TrainFrequencyUnit.STEP
     return every.frequency if in_steps else None
 
 
 def _shrinks(algorithm: BaseAlgorithm) -> bool:
-    """Return whether rollouts can be shorter: whether the buffer is stable-baselines3's own."""
+    """Return whether rollouts can be shorter, which needs stable-baselines3's own buffer."""
     buffers = (RolloutBuffer, DictRolloutBuffer)
     return isinstance(algorithm, OnPolicyAlgorithm) and type(algorithm.rollout_buffer) in buffers
 
@@ -127,13 +127,13 @@ def _shorter(algorithm: BaseAlgorithm, rest: int) -> int:
 
 @contextmanager
 def _rollouts_of(algorithm: BaseAlgorithm, length: int) -> Iterator[None]:
-    """Let rollouts have so many steps of each environment inside the block."""
+    """Let rollouts have `length` steps of each environment inside the block."""
     if not isinstance(algorithm, OnPolicyAlgorithm) or length == algorithm.n_steps:
         yield
         return
     whole = algorithm.n_steps
     buffer = algorithm.rollout_buffer
-    algorithm.n_steps = buffer.buffer_size = length  # its arrays are made anew for each rollout
+    algorithm.n_steps = buffer.buffer_size = length  # each rollout allocates its arrays anew
     try:
         yield
     finally:
@@ -142,14 +142,14 @@ def _rollouts_of(algorithm: BaseAlgorithm, length: int) -> Iterator[None]:
 
 @final
 class SinkWriter(KVWriter):
-    """An output of stable-baselines3's logger that hands its numbers to a metric sink.
+    """An output of stable-baselines3's logger that passes its numbers to a metric sink.
 
-    Names are those of stable-baselines3. Numbers that it does not write to TensorBoard, such as
-    `time/total_timesteps`, do not reach the sink either.
+    Names are those of stable-baselines3. Numbers that stable-baselines3 does not write to
+    TensorBoard, such as `time/total_timesteps`, are not passed on either.
 
     Args:
         sink: takes the numbers.
-        steps: the step that they belong to, now.
+        steps: returns the environment step that the numbers belong to.
     """
 
     def __init__(self, sink: MetricSink, steps: Callable[[], int]) -> None:
@@ -160,9 +160,9 @@ class SinkWriter(KVWriter):
         self,
         key_values: Mapping[str, Any],
         key_excluded: Mapping[str, tuple[str, ...] | None],
-        step: int = 0,  # noqa: ARG002  # without those of exploration
+        step: int = 0,  # noqa: ARG002  # noqa: ARG002  # does not count exploration
     ) -> None:
-        """Log the numbers among the values."""
+        """Log those of the values that are numbers."""
         numbers = {
             name: float(value)
             for name, value in key_values.items()
@@ -173,7 +173,7 @@ class SinkWriter(KVWriter):
             self._sink.log(numbers, self._steps())
 
     def close(self) -> None:
-        """Leave the sink to whoever opened it."""
+        """Do nothing: whoever opened the sink closes it."""
 
 
 @final
@@ -181,9 +181,9 @@ class RolloutHooks(BaseCallback):
     """Calls a function before each rollout, and gives the algorithm's logger one more output.
 
     Attributes:
-        before_rollout: called between two rollouts; None calls nothing.
-        writer: the output; None adds none.
-        rewards: computed when a rollout is over; None computes them at each step.
+        before_rollout: called between two rollouts, unless it is None.
+        writer: output to add, unless it is None.
+        rewards: computes rewards at the end of a rollout; None computes them at each step.
     """
 
     before_rollout: Callable[[], None] | None = None
@@ -230,7 +230,7 @@ class _Watch(CallbackList):
 
 @final
 class _Until(BaseCallback):
-    """Stops learning when another step of all environments would be too many."""
+    """Stops learning when another step of all environments would exceed the budget."""
 
     def __init__(self, steps: int) -> None:
         super().__init__()

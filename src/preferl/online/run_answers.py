@@ -37,7 +37,7 @@ Table = TypeVar("Table", Episodes, Segments)
 
 
 class WarmStart(NamedTuple):
-    """The start of a run: comparisons to learn from, and episodes that queries may be about."""
+    """What a run begins with: comparisons, and episodes that queries may be about."""
 
     comparisons: Comparisons | None = None
     episodes: Episodes | None = None
@@ -48,10 +48,10 @@ def load_warm_start(
 ) -> WarmStart:
     """Read what the warm start of a run names, and join it with what is given, all in memory.
 
-    Declined answers are left out, and so are episodes before the newest `buffer_steps` steps.
+    Declined answers are left out, and so are episodes older than the newest `buffer_steps` steps.
 
     Raises:
-        DataError: something else is there, it is damaged, or parts are of different shapes.
+        DataError: a path holds something else, a file is damaged, or parts differ in shape.
         StorageError: a folder of labels cannot be read.
     """
     start = config.warm_start
@@ -61,7 +61,7 @@ def load_warm_start(
     if comparisons is not None:
         parts.append(comparisons)
     parts = [part[part.answered] for part in parts if part.answered.any()]
-    if len(parts) > 1:  # row 0 of one is not row 0 of another
+    if len(parts) > 1:  # row 0 of one table is not row 0 of another
         parts = [replace(part, annotator=None) for part in parts]
     recordings = [] if start.episodes is None else [load_source(start.episodes)]
     if episodes is not None:
@@ -77,13 +77,13 @@ def load_warm_start(
 
 
 def latest(episodes: Episodes, steps: int) -> Episodes:
-    """Return the episodes that end within the last so many steps."""
-    recent = episodes.steps - episodes.ends < steps  # by the steps that came after
+    """Return the episodes that end within the last `steps` steps."""
+    recent = episodes.steps - episodes.ends < steps  # by the steps that came after their ends
     return episodes if recent.all() else episodes[recent]
 
 
 def _in_memory(table: Table) -> Table:
-    """Read arrays into memory: files of an older run may move when this one begins."""
+    """Read arrays into memory, because files of an older run may move when this one begins."""
 
     def read(array: Any, _: None) -> Array:
         return np.array(array) if isinstance(array, np.memmap) else np.asarray(array)
@@ -93,9 +93,10 @@ def _in_memory(table: Table) -> Table:
 
 
 def numbered(feedback: Feedback) -> Answered:
-    """Return all answers of a feedback, with numbers of their queries.
+    """Return all answers of a feedback, with the numbers of their queries.
 
-    A query keeps its number when older answers are dropped. Feedback of your own drops none, so its
+    A query keeps its number when older answers are dropped. Feedback of your own does not drop
+    answers, so its answers are numbered in order.
     answers are numbered in their order.
 
     Raises:
@@ -113,7 +114,8 @@ def numbered(feedback: Feedback) -> Answered:
 def given_answers(given: Comparisons | None, feedback: Feedback) -> Answered | None:
     """Return the comparisons of a warm start, with negative numbers, which no query has.
 
-    Beside a store their annotators are unknown, since numbers of people there mean others.
+    In a store, numbers of annotators mean people of the store, so annotators of a warm start become
+    unknown.
     """
     if given is None:
         return None
@@ -123,10 +125,10 @@ def given_answers(given: Comparisons | None, feedback: Feedback) -> Answered | N
 
 
 def all_answers(given: Comparisons | None, feedback: Feedback) -> Answered | None:
-    """Return the comparisons of a warm start and all answers after them; None without any."""
+    """Return the comparisons of a warm start and all answers after them; None if there are none."""
     warm_start = given_answers(given, feedback)
     parts = [] if warm_start is None else [warm_start]
-    with suppress(FeedbackError):  # raised where nothing has been answered yet
+    with suppress(FeedbackError):  # raised if nothing has been answered yet
         parts.append(numbered(feedback))
     if not parts:
         return None
@@ -139,14 +141,14 @@ def split_answers(
 ) -> IntArray:
     """Assign each answer to the training or validation set, `[P]`, see `validation_split`.
 
-    Held-out answers stay held out, since a clip stays in its set, also after the oldest answers
-    were dropped.
+    Held-out answers stay held out, even if the oldest answers are dropped, since a clip stays in
+    its set.
 
     Args:
         comparisons: all answers.
-        share: of the answers that are held out; 0 trains on all.
+        share: share of the answers that are held out; 0 holds out none.
         clip_sets: the set of each clip, by its name; new clips are added.
-        joined: whether some came from a warm start.
+        joined: whether some answers came from a warm start.
     """
     if not share:
         return np.full(len(comparisons), TRAIN)
@@ -157,7 +159,7 @@ def split_answers(
 
 
 def _without_traces_of_joining(segments: Segments) -> Segments:
-    """Return segments as if they had not been joined: without states, and with float64 numbers."""
+    """Return segments as if they had not been joined: without states, numbers as float64."""
 
     def widen(array: Any, _: None) -> Array:
         return array if array.dtype == np.uint8 else np.asarray(array, np.float64)
@@ -179,21 +181,21 @@ def prepare_answers(
 ) -> tuple[Comparisons, IntArray]:
     """Apply the preparations of a run; return the training answers, and the place of each.
 
-    A query keeps its place in the members' bootstraps from fit to fit, also after older answers
-    were dropped.
+    A query keeps its place in the members' bootstraps from fit to fit, even if older answers are
+    dropped.
 
     Args:
-        answers: that are not held out; declined ones go.
-        queries: `[P]` numbers of their queries, which stay as other answers come and go.
-        places: of the queries before; new ones are added.
-        config: of the run.
-        trainer: whose members have the bootstraps.
-        reward: of the last fit; None before the first.
+        answers: answers that are not held out; declined ones are left out here.
+        queries: `[P]` numbers of the answers' queries, which do not change as answers come and go.
+        places: places of earlier queries; new queries are added.
+        config: settings of the run.
+        trainer: trainer whose members have the bootstraps.
+        reward: reward of the last fit; None before the first.
         experience: recent episodes.
-        rng: of the preparations' draws.
+        rng: generator of the preparations' draws.
 
     Raises:
-        DataError: a preparation that leaves out rows, in place of giving them weight 0.
+        DataError: a preparation leaves out rows instead of giving them weight 0.
     """
     trained_before = len(places)
     given = answers[answers.answered]
@@ -217,14 +219,14 @@ def prepare_answers(
 def _apply(
     preparations: Sequence[Preparation], given: Comparisons, context: FitContext
 ) -> Comparisons:
-    """Apply preparations in their order, and log what became of the answers."""
+    """Apply preparations in order, and log how many answers they changed."""
     prepared = given
     for preparation in preparations:
         prepared = preparation(prepared, context)
         if not np.array_equal(prepared.pairs[: len(given)], given.pairs):
             raise DataError(
-                f"comparisons from {type(preparation).__name__}: expected the {len(given)} "
-                f"answers first, whatever their weight, got {len(prepared)} others."
+                f"comparisons from {type(preparation).__name__}: expected the {len(given)} answers "
+                f"first, whatever their weight, got {len(prepared)} others."
             )
     LOGGER.info(
         "Before the fit: %d of %d answers left out, %d turned round, %d pseudo-labels.",
@@ -243,27 +245,28 @@ def _votes(
     trained_before: int,
     trainer: RewardTrainer,
 ) -> BoolArray:
-    """Return `[E, P]`, true where a member was not trained on an answer, or all members were."""
+    """Return `[E, P]`: whether a member was not trained on an answer, or all members were."""
     bootstrapped = places
     if trainer.config.implied:  # members leave out all answers of linked clips, or none
         bootstrapped = places[with_implied(given)[1][: len(given)]]
     votes = trainer.bootstrap(place_count)[:, bootstrapped] == 0
-    votes |= places >= trained_before  # nobody has been trained on new ones
+    votes |= places >= trained_before  # no member has been trained on new answers
     return np.asarray(votes | ~votes.any(0))
 
 
 def _trust_in_answers(
     given: Comparisons, votes: BoolArray, reward: RewardFunction | None, trainer: RewardTrainer
 ) -> FloatArray:
-    """Return `[P]` the trust in each answer's annotator, by what was answered before preparations.
+    """Return `[P]` the trust in each answer's annotator, from the answers before preparations.
 
-    The trainer's own trust may come from answers that were turned round, and lacks new annotators.
+    The trainer's own trust may come from answers that a preparation turned round, and it lacks new
+    annotators.
     """
     trust = np.ones(len(given))
     annotator = given.annotator
     if reward is None or annotator is None or not trainer.config.trust:
         return trust
-    if len(np.unique(annotator[annotator > NOBODY])) < 2:  # as `AnnotatorTrust` begins
+    if len(np.unique(annotator[annotator > NOBODY])) < 2:  # the condition of `AnnotatorTrust`
         return trust
     logits = FitContext(reward).logits(given.segments, given.pairs)
     columns = (logits, given.preference, np.broadcast_to(votes, logits.shape), annotator)
@@ -273,14 +276,15 @@ def _trust_in_answers(
 
 
 class QueryMetrics(NamedTuple):
-    """The predictions of a reward for new queries, before it learned from their answers.
+    """The predictions of a reward for new queries, before the fit to their answers.
 
-    Both are about which clip is better, so they leave out the noise of answers. With much noise,
-    every answer is uncertain and all members expect much the same, however different the clips are.
+    The numbers are about which clip is better, and leave out the noise of answers. With much noise,
+    every answer would be uncertain, and all members would expect much the same, even for very
+    different clips.
 
     Attributes:
-        entropy: mean over queries and members of the entropy of the predicted preference, in nats:
-            log 2, 0.69, where the reward knows nothing, 0 where it is sure.
+        entropy: entropy of the predicted preference in nats, mean over queries and members. It is
+            log 2 (0.69) if the reward knows nothing, and 0 if it is sure.
         deviation: mean over queries of the deviation of the members' log-odds; NaN for one member.
     """
 

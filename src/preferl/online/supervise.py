@@ -26,10 +26,10 @@ LOCAL_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
 """Hosts of this machine, on which the page is probed."""
 
 LEEWAY_SECONDS: Final = 10.0
-"""Time that the service may take, besides fitting, to find new answers and publish a reward."""
+"""Seconds, besides fitting, that the service may take to find new answers and publish a reward."""
 
 FIT_SLACK: Final = 3.0
-"""How many times as long as the last fit the present one may take, since it has more answers."""
+"""How many times as long as the last fit the current one may take, since it has more answers."""
 
 
 @contextmanager
@@ -50,19 +50,20 @@ def launch(
 ) -> Iterator[Supervisor]:
     """Run the annotation page and the reward service while a block trains an agent.
 
-    Each is a process with a log in `rewards/logs`. A process that dies, or gives no heartbeat, is
-    reported within seconds and started again, each time after a longer pause. A reward that falls
-    behind the answers is reported, too; the agent keeps the latest one. At the end of the block,
-    both processes are asked to end, and killed if they do not. If this program is killed, both
-    processes go on running and people can go on answering; the next launch ends them and starts
-    new ones.
+    Each is a process with a log in `rewards/logs`. If a process dies or gives no heartbeat, this is
+    reported within seconds, and the process is started again, each time after a longer pause. A
+    reward that falls behind the answers is reported, too; the agent keeps the latest one. At the
+    end of the block, both processes are asked to end, and killed if they do not. If this program is
+    killed, both processes go on, and people can go on answering. The next launch ends them and
+    starts new ones.
 
     Args:
-        store: folder of the labels, or the URL of a database; the project has to be there.
-        project: its short name.
-        rewards: folder of published rewards, or its URL; logs of the programs lie in it, or in its
+        store: folder of the labels, or the URL of a database; the project has to exist in it.
+        project: short name of the project.
+        rewards: folder of published rewards, or its URL. The programs' logs are in it, or in its
             copy on this machine.
-        page: whether to serve the page; people may also answer at one that runs elsewhere.
+        page: whether to serve the page; people may also answer on a page that another program
+            serves.
         files: folder of clips and videos beside a PostgreSQL database, or its URL.
         page_options: more options of `preferl annotate serve`, such as `("--port", "9000")`.
         reward_options: more options of `preferl reward serve`, such as `("--model", "pt")`.
@@ -71,13 +72,13 @@ def launch(
             of usual length is running.
         stale_seconds: seconds after which even a single new answer makes the reward stale.
         config: pauses and time limits of the supervisor.
-        on_message: called with one line at a time; writes to the terminal by default.
+        on_message: called with one line at a time; by default, lines go to the terminal.
 
     Yields:
-        The supervisor; its `problems` are empty while all is well.
+        The supervisor. Its `problems` are empty while all is well.
 
     Raises:
-        StorageError: a program does not come up, or another launch uses the same folder.
+        StorageError: a program does not start, or another launch uses the same folder.
     """
     on_message(f"Starting {'the page and ' if page else ''}the reward service ...")
     with closing(Store.open(store, files)) as opened_store:
@@ -100,7 +101,7 @@ def launch(
 
 
 def page_program(shared: Sequence[str], options: Sequence[str], on_message: OnMessage) -> Program:
-    """Describe the annotation page of a project as a program, with options of its command."""
+    """Describe the annotation page of a project as a program, with options for its command."""
     command = preferl_program("annotate", "serve", *shared, *options)
     probe = PageProbe(on_message)
     return Program(PAGE, command, probe.is_up, probe.failure)
@@ -109,9 +110,9 @@ def page_program(shared: Sequence[str], options: Sequence[str], on_message: OnMe
 @final
 @dataclass
 class PageProbe:
-    """Probes whether the page answers, and reports its link and the overview's.
+    """Probes whether the page answers, and reports the links of the page and its overview.
 
-    A page behind a proxy is not probed, since the proxy may be what fails.
+    A page behind a proxy is not probed, since the proxy itself may fail.
     """
 
     on_message: OnMessage
@@ -136,7 +137,7 @@ class PageProbe:
         return True
 
     def failure(self, _age: float = 0.0) -> str | None:
-        """Say why the page counts as lost, or return None."""
+        """Return why the page counts as lost, or None."""
         address = urlsplit(self._link or "")
         host = address.hostname
         is_due = time.monotonic() - self._probed_at >= self.interval
@@ -146,7 +147,7 @@ class PageProbe:
         with closing(connection), suppress(OSError, http.client.HTTPException):
             connection.request("GET", "/healthz")
             connection.getresponse().read()
-            self._answered_at = time.monotonic()  # whatever comes back, be it an error
+            self._answered_at = time.monotonic()  # any reply counts, even an error
         self._probed_at = time.monotonic()
         silence = self._probed_at - self._answered_at
         return f"has not answered for {silence:.0f} s" if silence > self.patience else None
@@ -155,9 +156,9 @@ class PageProbe:
 @final
 @dataclass
 class RewardServiceProbe:
-    """Probes the reward service through the store; while the store is away it counts as running.
+    """Probes the reward service through the store. While the store is away, it counts as running.
 
-    While answers come fast, many may wait for the running fit. That is reported only if the fit
+    While answers come fast, many may wait for the current fit. This is reported only if the fit
     takes much longer than the last one (`FIT_SLACK`).
     """
 
@@ -166,7 +167,7 @@ class RewardServiceProbe:
     stale_answers: int
     stale_seconds: float
     clock: Callable[[], float] = time.monotonic
-    _writable_since: float | None = None  # by the clock; None: not known
+    _writable_since: float | None = None  # time of the clock; None if not known
     _behind_since: dict[tuple[int, str], float] = field(default_factory=dict)  # by version
 
     def _beat(self) -> ServiceState | None:
@@ -181,9 +182,9 @@ class RewardServiceProbe:
         return beat is not None and beat.works and beat.age < age
 
     def failure(self, age: float) -> str | None:
-        """Say why the service counts as lost though its process runs, or return None."""
+        """Return why the service counts as lost although its process runs, or None."""
         beat = self._beat()
-        if beat is None or beat.age > age:  # older than the process
+        if beat is None or beat.age > age:  # the heartbeat is older than the process
             return None
         if beat.alive:
             self._writable_since = None
@@ -202,14 +203,14 @@ class RewardServiceProbe:
         return f"has given no heartbeat {since}"
 
     def failing(self) -> str | None:
-        """Return the problem that the service reports while it tries again, or None."""
+        """Return the problem that the service reports while it keeps trying, or None."""
         beat = self._beat()
         if beat is None or not beat.alive or beat.status.state != "failed":
             return None
         return f"The reward service has a problem: {beat.status.problem}"
 
     def stale(self) -> str | None:
-        """Return a message if the newest reward is far behind the answers, or None."""
+        """Return a message if the newest reward is far behind the answers, otherwise None."""
         rewards = self.store.reports.rewards(self.project)
         beat = self._beat()
         if not rewards:

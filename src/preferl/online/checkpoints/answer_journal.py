@@ -1,4 +1,4 @@
-"""Answers between two checkpoints of the loop, each on the disk before the next query is put."""
+"""Answers between two checkpoints of the loop; each is on disk before the next query."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -19,10 +19,9 @@ from preferl.training.checkpoint_folder import RESTORE, read_state, require_same
 @final
 @dataclass
 class AnswerJournal:
-    """Keeps answers that no checkpoint holds, each on the disk before the next query is put.
+    """Keeps answers that no checkpoint holds. Each is on disk before the next query is asked.
 
-    Each iteration has a folder, with its answers in their order. Answers of another `run` are
-    refused.
+    Each iteration has a folder with its answers in order. Answers of another `run` are refused.
     """
 
     folder: Path
@@ -57,7 +56,7 @@ class AnswerJournal:
         self.iteration = iteration
 
     def begun(self, newest: int) -> int | None:
-        """Return the newest query at the run's beginning.
+        """Return the number of the newest query when the run began.
 
         If the run begins now, write `newest` and return None.
         """
@@ -71,7 +70,7 @@ class AnswerJournal:
             return int(noted["newest"])
 
     def fixed(self, load: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Return the data that the run began with; load and write them if it begins now."""
+        """Return the data that the run began with. If it begins now, load and write them."""
         path = self.folder / "fixed"
         if path.is_dir():
             state: dict[str, Any] = read_state(path)
@@ -81,8 +80,8 @@ class AnswerJournal:
         if any(part is not None for part in loaded.values()):
             if self.iteration != 0:
                 raise CheckpointError(
-                    f"data of the run in {self.folder.parent}: expected none, as when it began, "
-                    "got some. Leave them out, or begin another run."
+                    f"data of the run in {self.folder.parent}: expected none, as when the run "
+                    "began, got some. Leave them out, or begin another run."
                 )
             with writing(path, durable=True) as draft:
                 draft.mkdir()

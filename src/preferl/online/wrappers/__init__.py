@@ -1,1 +1,1 @@
-"""Environments whose rewards are learned from answers, and what drives and saves them."""
+"""Environments with rewards learned from answers, and what drives and saves them."""

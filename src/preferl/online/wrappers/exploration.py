@@ -1,4 +1,4 @@
-"""Exploration: a random policy takes over now and then, so that queries show more states."""
+"""Exploration: a random policy takes over sometimes, so that queries show more states."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,11 +20,11 @@ from preferl.shapes import Array, BoolArray, Observations, leaves
 def random_actions(space: spaces.Space[Any], count: int, rng: np.random.Generator) -> Array:
     """Draw random values of an action space, `[count, *act]`, at once.
 
-    Distributions are those of `space.sample()`: uniform between bounds, exponential from a single
-    bound, standard normal without bounds.
+    The distributions are those of `space.sample()`: uniform between two bounds, exponential from a
+    single bound, and standard normal without bounds.
 
     Raises:
-        SpaceError: not a Box, Discrete, MultiDiscrete or MultiBinary.
+        SpaceError: the space is not a Box, Discrete, MultiDiscrete or MultiBinary.
 
     >>> random_actions(spaces.Discrete(2, start=5), 4, np.random.default_rng(0)).tolist()
     [6, 6, 6, 5]
@@ -59,26 +59,27 @@ def _random_box(space: spaces.Box, count: int, rng: np.random.Generator) -> Arra
     )
     if not whole:
         return np.asarray(drawn, space.dtype)
-    # Rounding down can leave the bounds by rounding errors only; an integer must not wrap.
+    # Rounding down leaves the bounds only by rounding errors; an integer must not wrap around.
     return np.asarray(np.clip(np.floor(drawn), space.low, space.high), space.dtype)
 
 
 @final
 @dataclass(eq=False)
 class ExplorationPolicy:
-    """Acts as `policy` does or at random, each environment for itself, for stretches of time.
+    """Acts as `policy` does, or at random; each environment switches between them on its own.
 
     Args:
         policy: the agent; it acts at every step, for all environments at once.
-        action_space: of random actions.
+        action_space: space of the random actions.
         rng: draws who acts and what random policies do.
-        random_probability: that a draw chooses the random policy; 0 is the agent alone.
-        switch_probability: probability that an environment draws again at a step; 0 keeps the
-            choice for whole episodes, 1 draws at every step. At .5 a choice lasts two steps or
-            more.
+        random_probability: probability that a draw chooses the random policy; with 0, the agent
+            always acts.
+        switch_probability: probability that an environment draws again at a step. 0 keeps the
+            choice for whole episodes, and 1 draws at every step. At 0.5, a choice lasts two steps
+            or more.
 
     Raises:
-        ConfigError: a probability outside of [0, 1].
+        ConfigError: a probability is outside [0, 1].
     """
 
     policy: Policy
@@ -99,10 +100,10 @@ class ExplorationPolicy:
         episode_start: Array | None = None,
         deterministic: bool = False,
     ) -> tuple[Array, tuple[Array, ...] | None]:
-        """Return actions `[V, *act]` and the policy's next hidden state, by the convention of SB3.
+        """Return actions `[V, *act]` and the policy's next hidden state, as in SB3.
 
         `V` is the leading axis of the observations `[V, *obs]`. Where `episode_start [V]` is true,
-        an episode begins, and the acting policy is drawn again.
+        an episode begins, and the policy that acts is drawn again.
         """
         actions, state = self.policy.predict(observation, state, episode_start, deterministic)
         environments = len(leaves(observation)[0])
@@ -111,11 +112,11 @@ class ExplorationPolicy:
         return np.where(at_random.reshape(-1, *[1] * (random.ndim - 1)), random, actions), state
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the generator, and where the random policy acts, for `restore`."""
+        """Return the generator and where the random policy acts, for `restore`."""
         return {"rng": self.rng, "random": self._random}
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
-        """Go on as another policy of the same settings would have."""
+        """Continue as another policy of the same settings would have continued."""
         self.rng = snapshot["rng"]
         self._random = snapshot["random"]
 
@@ -141,10 +142,10 @@ def explore(
     *,
     on_step: Callable[[], None],
 ) -> None:
-    """Let a policy act in the place of an agent, which learns nothing meanwhile.
+    """Let a policy act in place of an agent. The agent does not learn from these steps.
 
-    The policy goes on from the agent's last observations; without any, environments are reset. The
-    agent begins with a reset afterwards.
+    The policy starts from the agent's last observations; if there are none, environments are reset.
+    Afterwards, the agent begins with a reset.
     """
     observations: Any = env.reset() if agent._last_obs is None else agent._last_obs
     try:
@@ -155,6 +156,6 @@ def explore(
 
 
 def require_reset(agent: BaseAlgorithm) -> None:
-    """Let an algorithm begin with a reset; no window of its replay buffer may reach across it."""
+    """Make an algorithm begin with a reset; no window of its replay buffer may cross the reset."""
     agent._last_obs = None
     end_replay(agent)
