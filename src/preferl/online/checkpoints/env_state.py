@@ -1,7 +1,8 @@
-"""The state of environments and all wrappers around them, saved and restored.
+"""Save and restore the state of environments and of all wrappers around them.
 
-Saved are attributes that hold numbers, text, arrays or generators, and MuJoCo's own state. Classic
-control and most wrappers have no others. Environments in other processes are not saved.
+The state consists of attributes that hold numbers, text, arrays or generators, and of MuJoCo's own
+state. Classic control and most wrappers have no other state. Environments in other processes are
+not saved.
 """
 
 import enum
@@ -35,32 +36,34 @@ OF_THE_AGENT: Final = (
     gymnasium.wrappers.vector.NormalizeObservation,
     gymnasium.wrappers.vector.NormalizeReward,
 )
-"""Layers with statistics that the agent has learned with, and cannot act without."""
+"""Layers with statistics that an agent has learned with, and without which it cannot act."""
 
 NESTED: Final = (RunningMeanStd, SB3RunningMeanStd, StackedObservations)
-"""Classes of attributes of wrappers that have plain attributes in turn."""
+"""Classes of attributes of wrappers whose own attributes are saved too."""
 
 FIXED: Final = (
     *(spaces.Space, EnvSpec, gymnasium.Env, gymnasium.vector.VectorEnv, VecEnv, type),
     *(types.ModuleType, types.FunctionType, types.MethodType, types.BuiltinFunctionType),
     *(functools.partial, enum.Enum, ResultsWriter, StateReader),
 )
-"""Classes of attributes that are not saved: the script makes them with the environment."""
+"""Classes of attributes that are not saved, because the script makes them with the environment."""
 
 DRAWING: Final = ("pygame", "glfw", "OpenGL", "gymnasium.envs.mujoco.mujoco_rendering")
-"""Modules whose objects only draw, and are not saved."""
+"""Modules of objects that only draw. They are not saved."""
 
 PASSING: Final = frozenset(
     {"metadata", "render_mode", "envs", "env_fns", "class_attributes", "_previous_data"}
     | {"_saved_kwargs", "_ezpickle_args", "_ezpickle_kwargs"}
     | {"buf_obs", "buf_dones", "buf_rews", "buf_infos", "reset_infos"}
 )
-"""Attributes that are not saved: the next step or reset writes them again, a constructor was given
-them, or they are layers themselves."""
+"""Attributes that are not saved.
+
+The next step or reset writes them again, or they are arguments of the constructor, or layers.
+"""
 
 
 def layers(env: Any) -> Iterator[Any]:
-    """Go through an environment and everything inside it, outermost first."""
+    """Yield an environment and everything inside it, outermost first."""
     yield env
     inside = vars(env)
     for part in [*inside.get("envs", ()), inside.get("venv"), inside.get("env")]:
@@ -69,7 +72,7 @@ def layers(env: Any) -> Iterator[Any]:
 
 
 def env_state(env: Any) -> dict[str, Any]:
-    """Return the state of all layers, and the `problems` for which episodes would restart."""
+    """Return the state of all layers, and the `problems` that would make episodes restart."""
     problems: list[str] = []
     states = [_layer_state(layer, problems) for layer in layers(env)]
     return {"drawing": sampling(env.action_space), "layers": states, "problems": problems}
@@ -78,9 +81,9 @@ def env_state(env: Any) -> dict[str, Any]:
 def restore_env(env: Any, state: Mapping[str, Any]) -> None:
     """Restore the state of an environment that was built in the same way.
 
-    If there are problems, only generators, layers of this library, and statistics that the agent
-    has learned with are restored, since half of a state is worse than none. An environment that was
-    built otherwise raises `CheckpointError`.
+    If there are problems, half a state would be worse than none. Then only generators, layers of
+    this library, and statistics that the agent has learned with are restored. `CheckpointError` is
+    raised if the environment was built in another way.
     """
     present_layers = list(layers(env))
     saved_layers = state["layers"]
@@ -89,7 +92,7 @@ def restore_env(env: Any, state: Mapping[str, Any]) -> None:
     if present != saved:
         raise CheckpointError(
             f"environment: expected the layers that were saved, {saved}, got {present}. Build it "
-            "as it was built when the run began."
+            "in the same way as when the run began."
         )
     for layer, saved_layer in zip(present_layers, saved_layers, strict=True):
         attributes = saved_layer["attributes"]
@@ -107,12 +110,12 @@ def restore_env(env: Any, state: Mapping[str, Any]) -> None:
 
 
 def sampling(space: Any) -> list[np.random.Generator | None]:
-    """Return the generators of a space and of those in it; None where they never sampled."""
+    """Return the generators of a space and of spaces in it; None for spaces that never sampled."""
     return [part._np_random for part in _spaces(space)]
 
 
 def restore_sampling(space: Any, generators: list[np.random.Generator | None]) -> None:
-    """Give a space the generators that `sampling` returned, so that it samples what comes next."""
+    """Give a space the generators that `sampling` returned, so that its draws continue."""
     for part, generator in zip(_spaces(space), generators, strict=True):
         part._np_random = generator
 
@@ -131,7 +134,7 @@ def _layer_state(layer: Any, problems: list[str]) -> dict[str, Any]:
     state: dict[str, Any] = {"class": name}
     if isinstance(layer, FeedbackControls):
         state["own"] = layer.snapshot()
-        problems = []  # it restores itself
+        problems = []  # the layer restores itself
     state["attributes"] = _attributes(layer, name, passing, problems)
     if simulated:
         state["mujoco"] = _mujoco_state(layer)
@@ -141,7 +144,7 @@ def _layer_state(layer: Any, problems: list[str]) -> dict[str, Any]:
 def _attributes(
     thing: Any, where: str, passing: frozenset[str], problems: list[str]
 ) -> dict[str, Any]:
-    """Return plain attributes by name as `plain`, and those of nested objects as `nested`."""
+    """Return plain attributes by name as `plain`, and attributes of nested objects as `nested`."""
     plain: dict[str, Any] = {}
     nested: dict[str, Any] = {}
     for name, value in _items(thing).items():
@@ -165,7 +168,8 @@ def _restore(thing: Any, state: Mapping[str, Any]) -> None:
             value, np.random.Generator
         )
         if both_generators and type(present.bit_generator) is type(value.bit_generator):
-            present.bit_generator.state = value.bit_generator.state  # others may hold it, too
+            # other objects may hold it, too
+            present.bit_generator.state = value.bit_generator.state
         else:
             items[name] = value
     for name, attributes in state["nested"].items():
@@ -206,7 +210,7 @@ def _restore_mujoco(env: Any, state: Mapping[str, Any]) -> None:
     data = env.data
     for name, array in state["placed"].items():
         getattr(model, name)[:] = array
-    mujoco.mj_forward(model, data)  # so that arrays have room for contacts
+    mujoco.mj_forward(model, data)  # makes room for contacts in the arrays
     mujoco.mj_setState(model, data, state["integration"], mujoco.mjtState.mjSTATE_INTEGRATION)
     present = _mujoco_arrays(data)
     for name, array in state["derived"].items():
@@ -215,7 +219,7 @@ def _restore_mujoco(env: Any, state: Mapping[str, Any]) -> None:
 
 
 def _mujoco_arrays(data: Any) -> dict[str, Array]:
-    """Return the arrays of numbers among what MuJoCo computes."""
+    """Return the arrays of numbers that MuJoCo computes."""
     attributes = ((name, getattr(data, name)) for name in dir(data) if not name.startswith("_"))
     arrays = {name: value for name, value in attributes if isinstance(value, np.ndarray)}
     return {name: array for name, array in arrays.items() if array.size and array.flags.writeable}

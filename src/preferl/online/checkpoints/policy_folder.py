@@ -30,27 +30,26 @@ RUNNING_STATISTICS: Final = ("mean", "var", "count")
 """Parts of running statistics, as SB3 names them."""
 
 BUFFERS: Final = ("buffer_size", "n_steps")
-"""Settings that decide for how many steps an algorithm allocates memory."""
+"""Settings that decide how much memory an algorithm allocates, counted in steps."""
 
 FEW_STEPS: Final = 2_048
-"""The most steps for which a policy that only acts allocates memory."""
+"""How many steps of memory a policy that only acts allocates at most."""
 
 UNUSED: Final = (
     *("Box", "Dict", "Discrete", "MultiBinary", "MultiDiscrete", "OrderedDict"),
     *("__generator_ctor", "__bit_generator_ctor", "__pyx_unpickle_SeedSequence", "SeedSequence"),
     *("PCG64", "PCG64DXSM", "MT19937", "Philox", "SFC64"),
 )
-"""Classes in a saved `VecNormalize` that are not read: spaces and their random generators."""
+"""Classes in a saved `VecNormalize` that are left out: spaces and their random generators."""
 
 
 def _normalisation(normaliser: Any) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return settings of a `VecNormalize`, or of its fields in a file, and its statistics.
+    """Return the settings and the statistics of a `VecNormalize`, or of its fields in a file.
 
-    The settings are `clip`, the largest size of a normalised number; `epsilon`, added to variances;
-    and `keys`, which arrays of dictionary observations are normalised, or None if observations are
-    a single array.
-    Statistics are `mean` `[*obs]`, `var` `[*obs]` and `count` `[]`; with keys, their names begin
-    with `KEY/`.
+    The settings are `clip`, the largest size of a normalised number; `epsilon`, which is added to
+    variances; and `keys`, the names of normalised arrays in dictionary observations. `keys` is None
+    if observations are a single array. The statistics are `mean` `[*obs]`, `var` `[*obs]` and
+    `count` `[]`. If there are keys, their names begin with `KEY/`.
     """
     keys = None if normaliser.norm_obs_keys is None else list(normaliser.norm_obs_keys)
     statistics = {
@@ -68,8 +67,8 @@ def _normalised(
 ) -> VecNormalize:
     """Wrap an environment so that its observations are normalised, and its rewards are not.
 
-    With `training`, the statistics go on changing. Statistics that do not fit the observations
-    raise `ValueError`.
+    With `training`, the statistics keep changing. If the statistics do not fit the observations,
+    `ValueError` is raised.
     """
     clip = float(settings["clip"])
     epsilon = float(settings["epsilon"])
@@ -98,8 +97,8 @@ def _running(statistics: Any, keys: list[str] | None) -> list[tuple[str, Running
 def read_vecnormalize(path: Path, env: VecEnv) -> VecNormalize:
     """Wrap an environment in the `VecNormalize` of a file; rewards are not normalised.
 
-    If the file normalises only rewards, the wrapper changes nothing. Nothing in the file is run;
-    a file that asks to run something, or holds something else, raises a `DataError`.
+    If the file normalises only rewards, the wrapper changes nothing. Nothing in the file is run. If
+    a file asks to run something, or holds something else, `DataError` is raised.
     """
     saved = load_pickle(path, objects=("VecNormalize", "RunningMeanStd"), left_out=UNUSED)
     with reading(path, expected="what VecNormalize.save wrote", error=DataError):
@@ -118,18 +117,18 @@ def read_vecnormalize(path: Path, env: VecEnv) -> VecNormalize:
 def save_policy(path: Path | str, algorithm: BaseAlgorithm, config: AlgorithmConfig | None) -> None:
     """Write an algorithm's policy so that it can act again, with the config that built it.
 
-    What only training needs is left out. Statistics of observations are written too if its
-    environment has a `VecNormalize`. An older policy at `path` is replaced.
+    State that only training needs is left out. If the environment has a `VecNormalize`, its
+    statistics of observations are written too. An older policy at `path` is replaced.
 
     Raises:
-        ConfigError: the networks are not torch's, or there is no config.
+        ConfigError: the networks are not torch's, or `config` is None.
         SpaceError: the statistics are of other observations than the policy's.
-        StorageError: the folder cannot be written to, or holds something else than a policy.
+        StorageError: the folder cannot be written to, or holds something other than a policy.
     """
     require_torch(algorithm)
     if config is None:
         raise ConfigError(
-            "config: expected that of the algorithm, got none. Pass "
+            "config: expected the algorithm's config, got none. Pass "
             "`preferl.online.algorithms.algorithm_of(config, algorithm.get_env())`."
         )
     acting = on_raw_observations(algorithm)
@@ -152,23 +151,24 @@ def save_policy(path: Path | str, algorithm: BaseAlgorithm, config: AlgorithmCon
 def load_policy(
     path: Path | str, *, device: str = "cpu", env: VecEnv | None = None, trust: Collection[str] = ()
 ) -> BaseAlgorithm:
-    """Read a policy, which acts through `predict` and, if `env` is given, can go on learning in it.
+    """Read a policy that acts through `predict`. If `env` is given, it can also learn on in it.
 
     If the policy learned from normalised observations, its environment is a `VecNormalize` with the
-    saved statistics. `evaluate_policy`, `film` and `record` use these statistics. If you call
-    `predict` yourself, `preferl.evaluation.on_raw_observations` returns a policy that takes
-    observations as the environment gives them.
+    saved statistics. `evaluate_policy`, `film` and `record` use these statistics. For calling
+    `predict` yourself, `preferl.evaluation.on_raw_observations` returns a policy that takes the
+    environment's own observations.
 
     Args:
         path: the folder that `save_policy` wrote.
-        device: device of its network.
-        env: environment in which learning goes on, without `VecNormalize`; the saved statistics
-            of observations then go on changing. Rewards are not normalised.
-        trust: modules that may be imported if the algorithm is one of your own. A module that is
+        device: device of the networks.
+        env: environment in which the policy learns on, without `VecNormalize`. The saved statistics
+            of observations then keep changing. Rewards are not normalised.
+        trust: modules that may be imported if the algorithm is one of your own. Modules that are
             already imported need not be named.
 
     Raises:
-        CheckpointError: no such folder, a damaged one, or one for other spaces than `env` has.
+        CheckpointError: there is no such folder, it is damaged, or it is for other spaces than
+            those of `env`.
     """
     path = Path(path)
     saved = POLICY.load(path)
@@ -193,7 +193,7 @@ def load_policy(
 
 
 def _with_small_buffers(config: AlgorithmConfig) -> AlgorithmConfig:
-    """Let an algorithm make room for few steps, since one that only acts stores none."""
+    """Make an algorithm allocate memory for few steps, since one that only acts stores none."""
     if isinstance(config, SB3Config):
         return replace(config, settings={**config.settings, **_few_steps(config.settings)})
     return replace(config, **_few_steps({f.name: getattr(config, f.name) for f in fields(config)}))
@@ -204,7 +204,7 @@ def _few_steps(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def spaces_alone(observations: gymnasium.Space[Any], actions: gymnasium.Space[Any]) -> VecEnv:
-    """Make an environment that has spaces and nothing else, for a policy that only acts."""
+    """Make an environment that has only spaces, for a policy that only acts."""
     env: gymnasium.Env[Any, Any] = gymnasium.Env()
     env.observation_space = observations
     env.action_space = actions

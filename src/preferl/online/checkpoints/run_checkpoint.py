@@ -1,7 +1,7 @@
-"""A whole feedback run in a folder, so that a program that was killed goes on where it was saved.
+"""A whole feedback run in a folder, so that a killed program can continue from there.
 
-Only what is whole is ever read. Queries and answers are not in it: they are in the store before
-anybody acknowledges them.
+Only complete checkpoints are read. Queries and answers are not part of them: these are in the store
+before they are acknowledged.
 """
 
 from collections.abc import Mapping
@@ -41,21 +41,23 @@ COUNTERS: Final = (
     *("_last_obs", "_last_episode_starts", "_last_original_obs"),
     *("ep_info_buffer", "ep_success_buffer"),
 )
-"""Attributes that algorithms keep from one rollout to the next; each algorithm has some of them."""
+"""Attributes that algorithms keep between rollouts; each algorithm has some of them."""
 
 Agent = BaseAlgorithm | Mapping[str, Any]
-"""An algorithm of stable-baselines3, or one's own networks and optimisers by name: whatever has
-`state_dict` and `load_state_dict`."""
+"""An algorithm of stable-baselines3, or networks and optimisers by name.
+
+Networks and optimisers are any objects with `state_dict` and `load_state_dict`.
+"""
 
 
 @final
 @dataclass(frozen=True)
 class Resumed:
-    """The checkpoint from which a run goes on.
+    """The checkpoint from which a run continues.
 
     Attributes:
-        steps: environment steps of the agent until then.
-        problems: parts of the environment that could not be restored; if there are any, new
+        steps: environment steps of the agent up to the checkpoint.
+        problems: parts of the environment that could not be restored. If there are any, new
             episodes begin, and a loop of your own has to reset the environment.
         notes: the notes that were saved.
     """
@@ -73,15 +75,15 @@ def save_run(
     steps: int | None = None,
     notes: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Save a whole run between two rollouts, in place of the previous checkpoint.
+    """Save a whole run between two rollouts, replacing the previous checkpoint.
 
-    The previous checkpoint is removed once the new one is on disk; the call waits for that. All
+    The previous checkpoint is removed when the new one is on disk, and the call waits for that. All
     steps in a replay buffer are written each time.
 
     Args:
         folder: folder that holds only this run's checkpoints.
         agent: an algorithm of stable-baselines3, or networks and optimisers by name.
-        env: the agent's environment, with its wrappers; an algorithm's own by default.
+        env: the agent's environment with its wrappers; by default that of the algorithm.
         steps: number of steps that the agent has made; an algorithm counts them itself.
         notes: further values that `preferl.training.checkpoint_folder.write_state` takes.
 
@@ -116,19 +118,20 @@ def save_run(
 def resume_run(folder: Path | str, agent: Agent, env: Any = None) -> Resumed:
     """Restore an agent and its environment from the newest checkpoint in a folder.
 
-    Build both as when the run began. The agent has the reward of the checkpoint until it switches
-    to a newer one. The program's global random generators are restored, too. So call this right
-    before `learn`, and pass `reset_num_timesteps=False` and the number of remaining steps.
+    Build both in the same way as when the run began. The agent has the reward of the checkpoint
+    until it switches to a newer one. The program's global random generators are restored, too.
+    Therefore call this right before `learn`, and pass `reset_num_timesteps=False` and the number of
+    remaining steps.
 
     Args:
         folder: folder into which `save_run` or `SaveRunCallback` wrote.
         agent: the agent, built as at the beginning of the run.
-        env: its environment; an algorithm's own by default.
+        env: the agent's environment; by default that of the algorithm.
 
     Raises:
         CheckpointError: there is no checkpoint, it is damaged, or it is of another agent or
             environment; the message names what differs. If sizes of networks or buffers differ,
-            part of the agent may be restored already: build it again.
+            part of the agent may already be restored: build the agent again.
         ConfigError: there is no environment.
     """
     env, run = _described(agent, env)
@@ -147,10 +150,10 @@ def resume_run(folder: Path | str, agent: Agent, env: Any = None) -> Resumed:
 
 
 def agent_state(algorithm: BaseAlgorithm) -> dict[str, Any]:
-    """Return networks, optimisers, counters, noise and replay buffer between two rollouts.
+    """Return networks, optimisers, counters, noise and replay buffer, between two rollouts.
 
-    A rollout buffer is left out, since it is empty between rollouts, and so are the logger's
-    numbers. Networks that are not torch's raise `ConfigError`.
+    A rollout buffer is left out, since it is empty between rollouts. The logger's numbers are left
+    out, too. Networks that are not torch's raise `ConfigError`.
     """
     require_torch(algorithm)
     _, variables = algorithm._get_torch_save_params()
@@ -168,10 +171,10 @@ def agent_state(algorithm: BaseAlgorithm) -> dict[str, Any]:
 
 
 def restore_agent(algorithm: BaseAlgorithm, env: VecEnv, snapshot: Mapping[str, Any]) -> None:
-    """Restore the state of an algorithm and its environment that were built in the same way.
+    """Restore an algorithm and its environment, which were built in the same way.
 
-    New episodes begin if those of the environment cannot be restored. For an algorithm that was
-    built otherwise, `CheckpointError` is raised; part of it may be restored already.
+    If the environment's episodes cannot be restored, new ones begin. If the algorithm was built in
+    another way, `CheckpointError` is raised; part of it may already be restored.
     """
     state = snapshot["agent"]
     problems = snapshot["environment"]["problems"]
@@ -194,7 +197,7 @@ def restore_agent(algorithm: BaseAlgorithm, env: VecEnv, snapshot: Mapping[str, 
     except (ValueError, LookupError, RuntimeError, AttributeError, TypeError) as error:
         raise CheckpointError(
             "agent: expected one with the networks and buffers that were saved, got "
-            f"{in_words(error)}. Build it as it was built when the run began."
+            f"{in_words(error)}. Build it in the same way as when the run began."
         ) from error
     vars(algorithm).update(state["counters"])
     restore_sampling(algorithm.action_space, state["drawing"])
@@ -202,11 +205,12 @@ def restore_agent(algorithm: BaseAlgorithm, env: VecEnv, snapshot: Mapping[str, 
         LOGGER.warning("New episodes begin: what cannot be restored is %s.", ", ".join(problems))
         require_reset(algorithm)
         if (envs := algorithm.get_env()) is not None:
-            envs.seed(algorithm.num_timesteps)  # else the run's first episodes would come again
+            # otherwise the run's first episodes would come again
+            envs.seed(algorithm.num_timesteps)
 
 
 def _state_dependent_noise(algorithm: BaseAlgorithm) -> list[StateDependentNoiseDistribution]:
-    """Find distributions that act with the last rollout's matrices until the next one begins."""
+    """Return distributions that keep the last rollout's matrices until the next rollout begins."""
     distributions = (getattr(part, "action_dist", None) for part in algorithm.policy.modules())
     return [noise for noise in distributions if isinstance(noise, StateDependentNoiseDistribution)]
 
@@ -220,7 +224,7 @@ def _described(agent: Agent, env: Any) -> tuple[Any, dict[str, Any]]:
     if env is None and isinstance(agent, BaseAlgorithm):
         env = agent.get_env()
     if env is None:
-        raise ConfigError("env: expected what the agent acts in, got none. Pass `env`.")
+        raise ConfigError("env: expected the agent's environment, got none. Pass `env`.")
     return env, {
         "agent": type(agent).__name__ if isinstance(agent, BaseAlgorithm) else sorted(agent),
         "observations": repr(env.observation_space),

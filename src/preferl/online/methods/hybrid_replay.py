@@ -1,4 +1,4 @@
-"""Replay buffers half of whose batches come from what the agent did last.
+"""Replay buffers that draw part of each batch from the agent's latest steps.
 
 Hu et al., "Query-Policy Misalignment in Preference-Based Reinforcement Learning" (QPA, 2024),
 section 4.2, "hybrid experience replay".
@@ -20,20 +20,20 @@ from preferl.shapes import IntArray
 class HybridSampling:
     """Draws a share of each batch from the newest steps, and the rest from the whole buffer.
 
-    Put it before a replay buffer of stable-baselines3 among the bases of a class; that buffer
-    stores steps and gathers batches as before. Draws are numpy's global ones, as those of
+    In a class, put it before a replay buffer of stable-baselines3 among the bases. That buffer
+    stores steps and gathers batches as before. Draws use numpy's global generator, as in
     stable-baselines3.
 
     Args:
-        args: as for the buffer.
-        recent_share: share of each batch, in [0, 1]; .5 as in QPA.
-        recent_steps: environment steps of all environments together that count as the newest;
-            10,000 are QPA's ten episodes.
-        kwargs: as for the buffer.
+        args: positional arguments of the buffer.
+        recent_share: share of each batch, in [0, 1]; 0.5 as in QPA.
+        recent_steps: how many environment steps, over all environments, count as the newest; 10,000
+            are QPA's ten episodes.
+        kwargs: keyword arguments of the buffer.
 
     Raises:
-        ConfigError: a number out of its range, or `optimize_memory_usage`, with which some rows
-            hold no step.
+        ConfigError: a number is out of its range, or `optimize_memory_usage` is true; some rows
+            then hold no step.
     """
 
     buffer_size: int
@@ -90,19 +90,21 @@ KINDS: Final[Mapping[type[ReplayBuffer], type[ReplayBuffer]]] = {
     DictReplayBuffer: HybridDictReplayBuffer,
     NStepReplayBuffer: HybridNStepReplayBuffer,
 }
-"""By the replay buffer that stable-baselines3 chooses: the one that draws hybrid batches."""
+"""For each replay buffer that stable-baselines3 chooses, the one that draws hybrid batches."""
 
 
 def use_hybrid_replay(algorithm: BaseAlgorithm, *, share: float, steps: int) -> None:
-    """Give an algorithm that has stored nothing yet a replay buffer with `HybridSampling`.
+    """Replace the replay buffer of an algorithm by one with `HybridSampling`.
+
+    The algorithm must not have stored any step yet.
 
     Args:
-        algorithm: any off-policy one of stable-baselines3.
+        algorithm: any off-policy algorithm of stable-baselines3.
         share: `recent_share` of the buffer.
         steps: `recent_steps` of the buffer.
 
     Raises:
-        ConfigError: an algorithm without a replay buffer, or with one of another kind.
+        ConfigError: the algorithm has no replay buffer, or one of another class.
     """
     buffer = replay_of(algorithm)
     kind: Any = KINDS.get(type(buffer)) if buffer is not None else None

@@ -1,4 +1,4 @@
-"""What an agent with a replay buffer does before its first learned reward, and when that comes.
+"""What an agent with a replay buffer does before its first learned reward, and at that reward.
 
 Lee et al., "PEBBLE: Feedback-Efficient Interactive RL" (2021), section 4.
 """
@@ -28,21 +28,21 @@ def fill_replay(
     *,
     on_step: Callable[[], None] = lambda: None,
 ) -> None:
-    """Let a policy act in the place of an agent, and store its steps in the agent's replay buffer.
+    """Let a policy act in place of an agent, and store its steps in the agent's replay buffer.
 
-    The agent learns nothing meanwhile. The steps count as its own (`num_timesteps`), so that it
-    does not make random steps again before it learns (`learning_starts`). The rewards are those of
-    the environments; `relabel_replay` replaces them later, as all others.
+    The agent does not learn from the steps now. They count as its own (`num_timesteps`), so that it
+    does not make random steps again before it learns (`learning_starts`). The rewards are the
+    environments' own; `relabel_replay` replaces them later, like all others.
 
     Args:
-        algorithm: the agent. The policy goes on from the agent's last observation, or from a reset
-            if there is none; afterwards, the agent begins with a reset.
+        algorithm: the agent. The policy starts from the agent's last observation, or from a reset
+            if there is none. Afterwards, the agent begins with a reset.
         env: the algorithm's own environment, `algorithm.get_env()`.
         policy: acts on the observations of `env`, as the agent does.
-        vector_steps: number of steps; in each, all environments make one.
+        vector_steps: number of steps; in each of them, all environments make one step.
         on_step: called after each vector step.
     """
-    agent: Any = algorithm  # annotations there are narrower than what it keeps
+    agent: Any = algorithm  # annotations there are narrower than the values
     if agent._last_obs is None:
         agent._last_obs = env.reset()
         if agent._vec_normalize_env is not None:
@@ -60,18 +60,18 @@ def fill_replay(
 
 
 def reset_critic(algorithm: BaseAlgorithm, *, updates: int = 100) -> None:
-    """Let an agent forget the values of a former reward, and learn those of its replay buffer.
+    """Make an agent forget the values of a former reward, and learn those of its replay buffer.
 
-    The critic's weights are initialised again, its target is a copy of it, and its optimiser begins
-    again. Then `updates` train the critic, and the temperature if that is learned. The actor is not
-    trained, since it would follow values that are noise at first; PEBBLE trains it as well. Relabel
-    the buffer before; from an empty one nothing is learned.
+    The critic gets new initial weights, its target becomes a copy of it, and its optimiser starts
+    again. Then `updates` updates train the critic, and the temperature if it is learned. PEBBLE
+    also trains the actor here. This function does not, since the actor would follow values that are
+    noise at first. Relabel the buffer before the call. From an empty buffer, nothing is learned.
 
     Raises:
-        ConfigError: an algorithm that is not off-policy, or has no critic beside an actor.
+        ConfigError: the algorithm is not off-policy, or has no critic beside an actor.
     """
     agent: Any = require_critic(algorithm)
-    actor_modules = set(agent.actor.modules())  # the two may share what sees
+    actor_modules = set(agent.actor.modules())  # actor and critic may share a feature extractor
     for layer in agent.critic.modules():
         if layer not in actor_modules and callable(
             reset_parameters := getattr(layer, "reset_parameters", None)
@@ -81,7 +81,7 @@ def reset_critic(algorithm: BaseAlgorithm, *, updates: int = 100) -> None:
     agent.critic.optimizer.state.clear()
     if not (updates and agent.replay_buffer.size()):
         return
-    if not vars(agent).get("_logger"):  # before its first `learn`
+    if not vars(agent).get("_logger"):  # `learn` was never called
         agent._logger = Logger(folder=None, output_formats=[])
     actor_parameters = [
         parameter for parameter in agent.actor.parameters() if parameter.requires_grad
@@ -89,7 +89,7 @@ def reset_critic(algorithm: BaseAlgorithm, *, updates: int = 100) -> None:
     try:
         for parameter in actor_parameters:
             parameter.requires_grad = False
-        agent.actor.optimizer.zero_grad()  # without gradients, its steps change nothing
+        agent.actor.optimizer.zero_grad()  # without gradients, the optimiser's steps change nothing
         agent.train(gradient_steps=updates, batch_size=agent.batch_size)
     finally:
         for parameter in actor_parameters:

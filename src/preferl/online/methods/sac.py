@@ -1,4 +1,4 @@
-"""Soft actor-critic (Haarnoja et al. 2018) of stable-baselines3, whose updates a GPU replays."""
+"""Soft actor-critic (Haarnoja et al. 2018) of stable-baselines3 with updates as CUDA graphs."""
 
 from typing import Any, final
 
@@ -13,16 +13,16 @@ from preferl.training.recorded import RecordedUpdate
 
 @final
 class SAC(stable_baselines3.SAC):
-    """SAC whose updates on a GPU are a recorded CUDA graph.
+    """SAC that records its update on a GPU as a CUDA graph, and replays the graph.
 
-    Minibatches, noise and formulas are those of stable-baselines3. On a processor, its own updates
-    are made; on a GPU, too, if exploration depends on states, observations are dictionaries, or the
-    target networks are not updated every time.
+    Minibatches, noise and formulas are those of stable-baselines3. On a CPU, stable-baselines3's
+    own updates run. They also run on a GPU if exploration depends on states, if observations are
+    dictionaries, or if the target networks are not updated every time.
     """
 
     _recorded: RecordedUpdate | None = None
     _recorded_batch_size = 0
-    _recorded_states: tuple[Any, ...] = ()  # of the optimisers, which the graph changes
+    _recorded_states: tuple[Any, ...] = ()  # of the optimisers; the graph changes them
 
     def train(self, gradient_steps: int, batch_size: int = 64) -> None:
         """Make updates from minibatches of the replay buffer."""
@@ -45,10 +45,10 @@ class SAC(stable_baselines3.SAC):
             self.logger.record(f"train/{name}", mean)
 
     def update(self, batch: Any) -> dict[str, Tensor]:
-        """Make one update from a minibatch, as stable-baselines3's `train`, and return its losses.
+        """Make one update from a minibatch, as stable-baselines3's `train` does; return its losses.
 
         Args:
-            batch: `ReplayBufferSamples` of observations that are no dictionaries.
+            batch: `ReplayBufferSamples`; observations must not be dictionaries.
         """
         actor = self.actor
         critic = self.critic
@@ -90,7 +90,7 @@ class SAC(stable_baselines3.SAC):
     def _act(self, observations: Tensor) -> tuple[Tensor, Tensor]:
         """Return the actor's `action_log_prob`, `[B, A]` and `[B, 1]`, without checks of numbers.
 
-        Such checks would wait for results of the device, which a graph cannot do.
+        Checks would wait for results of the device, which a graph cannot do.
         """
         mean, log_std, _ = self.actor.get_action_dist_params(observations)
         density = Normal(mean, log_std.exp(), validate_args=False)
@@ -113,7 +113,7 @@ class SAC(stable_baselines3.SAC):
         )
 
     def _recorded_update(self, batch_size: int) -> RecordedUpdate:
-        """Return the recording; record again if an optimiser began again or was restored."""
+        """Return the recording. Record again if an optimiser was replaced or restored."""
         states = tuple(optimiser.state for optimiser in self._optimisers())
         kept = zip(states, self._recorded_states, strict=False)
         same = self._recorded_batch_size == batch_size and all(a is b and a for a, b in kept)
@@ -132,7 +132,7 @@ class SAC(stable_baselines3.SAC):
         return optimisers
 
     def _update_learning_rate(self, optimizers: Any) -> None:
-        """Set the scheduled learning rate, in place where a graph reads it."""
+        """Set the scheduled learning rate; if a graph reads it, set it in place."""
         rate = self.lr_schedule(self._current_progress_remaining)
         self.logger.record("train/learning_rate", rate)
         for optimiser in optimizers:
@@ -148,14 +148,14 @@ class SAC(stable_baselines3.SAC):
 
 
 def _descend(optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
-    """Make an optimiser step; only gradients of the optimiser's parameters are computed."""
+    """Make an optimiser step; compute gradients only for the optimiser's parameters."""
     optimiser.zero_grad()
     loss.backward(inputs=[part for group in optimiser.param_groups for part in group["params"]])
     optimiser.step()
 
 
 def _keep_on_device(optimiser: torch.optim.Optimizer, device: torch.device) -> None:
-    """Keep an optimiser's numbers on the device, where a graph reads and writes them."""
+    """Keep an optimiser's numbers on the device, because a graph reads and writes them there."""
     for group in optimiser.param_groups:
         rate = torch.as_tensor(group["lr"], dtype=torch.float32, device=device)
         group.update(lr=rate, capturable=True, fused=True, foreach=False)

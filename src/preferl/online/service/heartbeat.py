@@ -1,4 +1,4 @@
-"""Heartbeats of a program from a thread of their own, which need not wait for its work."""
+"""A program's heartbeats, from a separate thread that does not wait for the program's work."""
 
 import threading
 import time
@@ -12,21 +12,21 @@ from preferl.store.store import Store
 
 LOGGER = get_logger(__name__)
 
-LAST_SECONDS = 10.0  # for the last heartbeat, after which the program ends anyway
+LAST_SECONDS = 10.0  # for the last heartbeat, before the program ends
 
 
 @final
 @dataclass
 class Heartbeat:
-    """Writes into the store every few seconds that a program is alive, and its status.
+    """Writes into the store every few seconds that a program is alive, and the program's status.
 
-    It has a thread of its own. The program calls `pulse` as its work goes on; after `stuck_after`
-    seconds without a pulse the state becomes `"stuck"`.
+    It uses a separate thread. The program calls `pulse` while its work goes on. After `stuck_after`
+    seconds without a pulse, the state becomes `"stuck"`.
     """
 
     store: Store
     project_id: int
-    name: str  # of the program, such as `"reward"`
+    name: str  # name of the program, such as `"reward"`
     every: float = 5.0  # seconds between two heartbeats
     stuck_after: float = 300.0
 
@@ -73,7 +73,7 @@ class Heartbeat:
                 status = replace(status, state="stuck")
             try:
                 self.store.reports.beat(self.project_id, self.name, status, every=self.every)
-            except StorageError as error:  # a heartbeat that cannot be given stops nobody
+            except StorageError as error:  # no program ends because a heartbeat failed
                 LOGGER.debug("No heartbeat of %s: %s", self.name, error)
             if not last:
                 self._changed.wait(self.every)

@@ -1,4 +1,4 @@
-"""One reward that is fitted again and again as answers arrive, across restarts of its program."""
+"""A reward that is fitted again and again as answers arrive, even if its program restarts."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -35,10 +35,10 @@ Fitted = tuple[RewardFunction, FitMetrics]
 
 @final
 class OngoingFit:
-    """Fits a reward to all answers so far, each time from where the last fit ended.
+    """Fits a reward to all answers so far. Each fit starts from where the last one ended.
 
-    Each training answer keeps its column of the bootstrap (`AnswerPlaces`), so that every member
-    of an ensemble keeps its own resample. The validation set serves neither for training nor for
+    Each training answer keeps its column of the bootstrap (`AnswerPlaces`), so that every member of
+    an ensemble keeps its own resample. The validation set is used neither for training nor for
     choosing an epoch. An exception in `on_epoch` ends a fit.
     """
 
@@ -46,7 +46,8 @@ class OngoingFit:
         self._config = config
         self._on_epoch = on_epoch
         self._trainer: RewardTrainer | None = None
-        self.saved: tuple[RewardFunction, Path] | None = None  # published earlier, and its folder
+        # the last one published, and its folder
+        self.saved: tuple[RewardFunction, Path] | None = None
         self._places = AnswerPlaces()  # of training queries
 
     def save(self, folder: Path) -> None:
@@ -57,8 +58,9 @@ class OngoingFit:
     def fit(self, answered: Answered, split: IntArray, agent: Spaces | None) -> Fitted:
         """Fit to all answers, validate and scale.
 
-        The split is `[P]`, see `validation_split`; the agent's spaces are inferred if None. A fit
-        that diverges raises `DataError` or `DivergenceError`; the next one starts from a new model.
+        `split [P]` is that of `validation_split`. If `agent` is None, the agent's spaces are
+        inferred. If a fit diverges, `DataError` or `DivergenceError` is raised, and the next fit
+        starts from a new model.
         """
         config = self._config
         comparisons = answered.comparisons
@@ -92,7 +94,7 @@ class OngoingFit:
     def _trainer_for(
         self, preset: RewardPreset, comparisons: Comparisons, agent: Spaces | None
     ) -> tuple[RewardTrainer, bool]:
-        """Return a trainer for these clips, and whether it has learned nothing yet."""
+        """Return a trainer for these clips, and whether it is untrained."""
         self._trainer = self._trainer or self._resumed(preset)
         if self._trainer is not None:
             if _suits(self._trainer, comparisons, agent):
@@ -105,7 +107,7 @@ class OngoingFit:
         return self._trainer, True
 
     def _resumed(self, preset: RewardPreset) -> RewardTrainer | None:
-        """Load the trainer that was saved beside a reward; None where the settings have changed."""
+        """Load the trainer saved beside a reward; return None if the settings have changed."""
         if self.saved is None:
             return None
         reward, folder = self.saved

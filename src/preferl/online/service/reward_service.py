@@ -30,10 +30,10 @@ from preferl.training.reward_function import RewardFunction
 LOGGER = get_logger(__name__)
 
 RETRIES: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
-"""Seconds to wait after the first, second, ... failure in a row; the last also serves all later."""
+"""Seconds to wait after the first, second, ... failure in a row; later failures wait the last."""
 
 OnVersion = Callable[[int, dict[str, Any]], None]
-"""Called with each version that is published, and its metrics."""
+"""Called with each published version and its metrics."""
 
 
 def serve_reward(
@@ -48,16 +48,16 @@ def serve_reward(
     """Fit a reward to people's answers as they arrive and publish each version, until stopped.
 
     The service may be killed at any time: answers are in the store, and each version is complete
-    and holds the trainer's state. If a disk is full or a database locked, the service reports it
-    with its heartbeats and tries again. The project, by number or name, may be left out if there is
-    only one. Once `stop` is set, the service ends within an epoch, and returns the number of the
-    latest version, or 0.
+    and holds the trainer's state. If a disk is full or a database locked, the service reports this
+    with its heartbeats and tries again. `project` is a number or a name; it may be left out if
+    there is only one project. When `stop` is set, the service ends within an epoch. It returns the
+    number of the latest version, or 0.
 
     Metrics of each version go to `report_to`, some of `jsonl`, `tensorboard` and `wandb`, in the
-    folder of the rewards; their step counts answers.
+    folder of the rewards. Their step is the number of answers.
 
     Raises:
-        ConfigError: another place to report to, or no such project.
+        ConfigError: `report_to` names an unknown place, or there is no such project.
         StorageError: another service publishes into the folder, or it cannot be written to.
     """
     require_places(report_to)
@@ -97,7 +97,7 @@ class _Service:
         self._ongoing_fit = OngoingFit(self.config, self._on_epoch)
         self._unpublished: Fitted | None = None
         self._announced = False
-        self._predicted: dict[int, float] = {}  # by number of a query, of the last fit
+        self._predicted: dict[int, float] = {}  # of the last fit, by number of the query
         self._waits_since: float | None = None
         self.version = 0
         self._metrics = FitMetrics()
@@ -106,9 +106,9 @@ class _Service:
         self._last_revision = self._metrics.revision
 
     def _resume(self) -> None:
-        """Go on from the newest version that can be read."""
+        """Continue from the newest version that can be read."""
         folder = self.publisher.synced
-        self._newest_at_start = max(versions(folder), default=0)  # read or not
+        self._newest_at_start = max(versions(folder), default=0)  # even if it cannot be read
         for number in reversed(versions(folder)):
             try:
                 version = read_version(folder, number)
@@ -166,7 +166,7 @@ class _Service:
             self._publish(*self._unpublished)
 
     def _report_waiting(self, revision: int, **fit: Any) -> None:
-        """Report at how many answers, or at which revision, the next fit begins."""
+        """Report the number of answers, or the revision, at which the next fit begins."""
         due_revision = self._metrics.revision + self.config.min_new_answers
         self.beats.report(
             "waiting",
@@ -184,7 +184,7 @@ class _Service:
     ) -> Fitted | None:
         """Fit to all answers; return None if there are too few, or no new ones since the last fit.
 
-        With `spaces_differ`, the same answers are fitted again, in the agent's spaces.
+        With `spaces_differ`, the same answers are fitted again, with the agent's spaces.
         """
         try:
             answered = self.feedback.answers()
@@ -195,7 +195,7 @@ class _Service:
             return None
         if not self.version and len(answered.queries) < self.config.min_answers:
             return None
-        # The split depends on all queries ever asked, so that new answers cannot change it.
+        # The split depends on all queries ever asked, so new answers cannot change it.
         queries = self.feedback.store.queries.query_clips(self._project)
         numbers = np.array([number for number, _, _ in queries], np.int64)
         split = validation_split(
@@ -244,7 +244,7 @@ class _Service:
         self._announce()
         try:
             self.sink.log(_numbers(metrics) | {"reward/version": number}, metrics.answers)
-        except OSError as error:  # such as a full disk; the version is published all the same
+        except OSError as error:  # such as a full disk; the version is published anyway
             LOGGER.warning("The metrics of version %d were not written: %s.", number, error)
 
     def _announce(self) -> None:
@@ -279,7 +279,7 @@ class _Service:
 
 
 def _numbers(metrics: FitMetrics) -> dict[str, float]:
-    """Return the numbers of a fit for a metric sink, as far as they are known."""
+    """Return the known numbers of a fit, for a metric sink."""
     named = {
         "train_loss": metrics.train_loss,
         "train_accuracy": metrics.train_accuracy,

@@ -1,4 +1,4 @@
-"""A script in a person's place: it answers the store's queries through the same queue."""
+"""A script that answers the store's queries in place of a person, through the same queue."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,8 +17,9 @@ from preferl.store.feedback import StoredFeedback
 class ScriptedAnswers:
     """Answers a project's queries by a teacher, under the name "script".
 
-    The teacher looks at numbers, so queries need no pictures. Everything else is as with a person:
-    leases, the order of clips, known pairs, repeats and budgets. `given` counts the answers.
+    The teacher looks at numbers, so queries need no pictures. In all else, it is treated like a
+    person: leases, the order of clips, known pairs, repeats and budgets. `given` counts the
+    answers.
     """
 
     feedback: StoredFeedback
@@ -28,7 +29,7 @@ class ScriptedAnswers:
     _person: int | None = None
 
     def answer(self) -> int:
-        """Answer all open queries, storing each answer at once; return how many these were."""
+        """Answer all open queries, storing each answer at once; return how many there were."""
         store = self.feedback.store
         project = self.feedback.project.id
         before = self.given
@@ -42,7 +43,7 @@ class ScriptedAnswers:
             sides = [np.isnan(left), left == 0.5, left > 0.5]
             kinds = np.select(sides, ["cannot_tell", "equal", "left"], "right").tolist()
             for query, kind in zip(queries, kinds, strict=True):
-                with suppress(FeedbackError):  # another agent's script was first
+                with suppress(FeedbackError):  # the script of another agent was first
                     store.queue.answer(self._person, query.token, uuid4().hex, kind)
                     self.given += 1
         return self.given - before

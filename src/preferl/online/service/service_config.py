@@ -20,35 +20,37 @@ class ServiceConfig:
 
     Attributes:
         out: folder of published rewards, or the URL of one in object storage, such as
-            s3://bucket/rewards; one service to a folder.
-        reward: the model and how it is fitted. Each fit goes on from the last one, and makes at
-            most 50 passes, not a published model's 10,000, unless epochs or a budget are given.
-        context: steps that a model with history looks back; the length of a clip by default.
-        initial_epochs: passes of the first fit, at least; later ones have less to learn.
+            s3://bucket/rewards. Each folder belongs to one service.
+        reward: the model and how it is fitted. Each fit starts from the last one. Unless epochs or
+            a budget are given, it makes at most 50 passes instead of a published model's 10,000.
+        context: number of steps that a model with history looks back; by default the length of a
+            clip.
+        initial_epochs: least number of passes of the first fit; later fits have less to learn.
         min_answers: queries with a decided answer before the first fit; fewer teach nothing.
-        min_new_answers: answers of any kind but skips, after which the next fit begins.
+        min_new_answers: number of new answers, not counting skips, at which the next fit begins.
         max_wait: seconds after which a single new answer is enough.
-        validation: share of the queries whose answers are held out of training, to validate.
-        combine: how several people's answers to one query become one; "each" leaves them apart,
-            so that `reward.annotator_trust` knows who gave them.
-        pessimism: deviations between members that are taken off their mean; 0 is the mean.
-        reward_deviation: over the clips that were answered; the DRLHP paper has 1 for states and
-            0.05 for pixels.
-        centre: whether their mean is zero there.
-        keep: versions that stay in the folder.
-        cancel_after: versions after which an unanswered query is cancelled, since an old reward
-            chose it; None cancels none.
-        poll_seconds: between two looks for new answers.
-        beat_seconds: between two heartbeats.
+        validation: share of the queries whose answers are held out of training, for validation.
+        combine: how several people's answers to one query become one; "each" keeps them apart, so
+            that `reward.annotator_trust` knows who gave them.
+        pessimism: how many standard deviations over the members are subtracted from their mean; 0
+            gives the mean.
+        reward_deviation: standard deviation of the reward over the clips with answers; the DRLHP
+            paper uses 1 for states and 0.05 for pixels.
+        centre: whether the reward has zero mean over these clips.
+        keep: number of versions that stay in the folder.
+        cancel_after: number of newer versions after which an unanswered query is cancelled, since
+            an old reward chose it; None cancels none.
+        poll_seconds: seconds between two looks for new answers.
+        beat_seconds: seconds between two heartbeats.
         stuck_after: seconds without an epoch or a look after which the service counts as stuck.
-        seed: of weights, bootstraps and order.
+        seed: seed of weights, bootstraps and order.
         device: "cpu", "cuda" or "auto".
-        threads: of the processor that a fit takes. None is one for perceptrons and half of the
-            cores for other models, since an agent learns beside it: with threads on the same
-            cores as another program's, a fit takes up to a hundred times as long.
+        threads: processor threads of a fit. None takes one for perceptrons, and half of the cores
+            for other models, since an agent learns beside the service. With threads on the same
+            cores as those of another program, a fit takes up to a hundred times as long.
 
     Raises:
-        ConfigError: a number out of its range, or settings of the reward that do not go together.
+        ConfigError: a number is out of its range, or settings of the reward contradict each other.
     """
 
     out: Location
@@ -86,14 +88,14 @@ class ServiceConfig:
             raise ConfigError(f"reward_deviation: expected above 0, got {deviation}.")
         if self.reward.choose:
             raise ConfigError(
-                "reward.choose: expected one way to fit, got several to choose from. Choose "
-                "offline, by `preferl reward fit --choose`."
+                "reward.choose: expected a single way to fit, got several to choose from. Choose "
+                "offline, with `preferl reward fit --choose`."
             )
-        # What does not go together is refused now and not after the first answers.
+        # Contradictions are refused now and not after the first answers.
         self.reward.preset(length=self.context or 50, answers=self.min_answers)
 
     @property
     def fit_threads(self) -> int:
-        """Threads of a fit; perceptrons are too small for several to be any faster."""
+        """Threads of a fit; perceptrons are so small that several would not be faster."""
         by_default = 1 if self.reward.model in ("mlp", "mr") else half_of_the_cores()
         return self.threads or by_default

@@ -1,4 +1,4 @@
-"""Run programs beside this one: start them, restart each that dies or hangs, end them at last."""
+"""Run programs beside this one: start them, restart those that die or hang, and end them."""
 
 import math
 import os
@@ -25,10 +25,10 @@ from preferl.store.status import STATUS_FILE, Status, read_status
 LOGGER = get_logger(__name__)
 
 KILLED_SECONDS: Final = 10.0
-"""Seconds to wait for a process that was ended by force."""
+"""Seconds to wait for a process after ending it by force."""
 
 OnMessage = Callable[[str], None]
-"""Called with one line for people."""
+"""Called with one line of text for people."""
 
 
 @final
@@ -37,13 +37,13 @@ class SuperviseConfig:
     """Settings of supervision: when a program is started again, ended or given up.
 
     Attributes:
-        start_seconds: until a program has to be up, on a crowded machine too.
-        stop_seconds: until a program that was asked to end is ended by force.
-        look_seconds: between two looks at all of them.
+        start_seconds: seconds within which a program has to be up, even on a crowded machine.
+        stop_seconds: seconds after which a program that was asked to end is ended by force.
+        look_seconds: seconds between two looks at all programs.
         first_pause: seconds before a restart; doubled with each failure in a row.
-        longest_pause: but never more than this.
-        restarts: failures in a row after which it is given up.
-        steady_seconds: after which a program that runs counts as well again.
+        longest_pause: largest number of seconds before a restart.
+        restarts: failures in a row after which a program is given up.
+        steady_seconds: seconds after which a running program counts as well again.
     """
 
     start_seconds: float = 120.0
@@ -66,9 +66,10 @@ class SuperviseConfig:
 class Program:
     """A command to run, and functions that tell whether it is up or lost.
 
-    `is_up` gets the status that the program has written into the file that `PREFERL_STATUS_FILE`
-    names, if any, and the seconds since its start. `failure` gets these seconds; it returns why a
-    program counts as lost though it runs and was up, or None.
+    `is_up` gets the status that the program has written, and the seconds since its start. The
+    status is in the file that `PREFERL_STATUS_FILE` names; it is None if there is none. `failure`
+    gets the seconds since the start. It returns why a program counts as lost although it runs and
+    was up, or None.
     """
 
     name: str
@@ -79,7 +80,7 @@ class Program:
 
 @final
 class RunningProgram:
-    """The current process of a program, with its log, its status and a mark of its launcher."""
+    """The current process of a program: its log, its status, and a mark of its launcher."""
 
     def __init__(self, program: Program, folder: Path) -> None:
         self.program = program
@@ -92,22 +93,22 @@ class RunningProgram:
         self._log_begins = 0
         self._was_up = False
         self.failures = 0  # in a row
-        self.restart_at: float | None = None  # by `time.monotonic`; without end if it is given up
-        self.problem: str | None = None  # of now, in words
+        self.restart_at: float | None = None  # time of `time.monotonic`; infinite after giving up
+        self.problem: str | None = None  # the current problem, in words
 
     @property
     def age(self) -> float:
-        """Seconds since it was started."""
+        """Seconds since the process was started."""
         return time.monotonic() - self._began
 
     @property
     def exit_code(self) -> int | None:
-        """The status with which it ended, negative for a signal; None while it runs."""
+        """The exit status, negative for a signal; None while the process runs."""
         return self.process.poll() if self.process else None
 
     @property
     def is_up(self) -> bool:
-        """Whether it runs and has been up since it was started."""
+        """Whether the process runs, and has been up since it was started."""
         if self.exit_code is not None:
             return False
         self._was_up = self._was_up or self.program.is_up(read_status(self._status), self.age)
@@ -115,7 +116,7 @@ class RunningProgram:
 
     @property
     def last_line(self) -> str:
-        """The last line of its log since it was started."""
+        """The last line of the log since the process was started."""
         lines: list[str] = []
         with suppress(OSError), self.log.open("rb") as log:
             log.seek(self._log_begins)
@@ -130,7 +131,7 @@ class RunningProgram:
         with reading(f"program {self.name}", expected="one that starts", error=StorageError):
             self.log.parent.mkdir(parents=True, exist_ok=True)
             self._status.unlink(missing_ok=True)
-            # The annotation page writes links into it that let people in.
+            # The annotation page writes links into the log that let people in.
             handle = os.open(self.log, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
             with os.fdopen(handle, "ab") as log:
                 self._log_begins = log.seek(0, os.SEEK_END)
@@ -140,14 +141,15 @@ class RunningProgram:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     env=os.environ | status,
-                    start_new_session=True,  # Ctrl-C is for who started it, who then ends it
+                    # Ctrl-C reaches only the launcher, which ends the process
+                    start_new_session=True,
                 )
         self._began = time.monotonic()
         mark = {"process": identity(self.process.pid), "launcher": identity(os.getpid())}
         write_json(self._mark, mark)
 
     def end(self, seconds: float) -> None:
-        """End the process, by force after so many seconds."""
+        """End the process; by force if it takes longer than so many seconds."""
         if self.process is None:
             return
         self.process.terminate()
@@ -161,7 +163,7 @@ class RunningProgram:
             self._status.unlink(missing_ok=True)
 
     def end_leftover(self, seconds: float) -> bool:
-        """End a process whose launcher was killed, if any; refuse one whose launcher works."""
+        """End a process whose launcher was killed, if any. Refuse one whose launcher runs."""
         mark: dict[str, str | None] = {}
         with suppress(OSError, ValueError):
             mark = read_object(self._mark)
@@ -171,8 +173,9 @@ class RunningProgram:
             return False
         if launcher and is_running(launcher):
             raise StorageError(
-                f"{self._mark.parent}: expected programs of nobody else, got {self.name} of "
-                f"process {launcher.split()[1]}, which works. End that one, or use another folder."
+                f"{self._mark.parent}: expected no programs of another launcher, got {self.name} "
+                f"of process {launcher.split()[1]}, which runs. End that process, or use another "
+                "folder."
             )
         number = int(process.split()[1])
         until = time.monotonic() + seconds
@@ -186,13 +189,13 @@ class RunningProgram:
 
 
 def identity(pid: int) -> str | None:
-    """Return text that names a process and no other; None if it ended, or without `/proc`."""
+    """Return text that names one process only; None if it has ended, or without `/proc`."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
     state, *rest = stat.rpartition(")")[2].split()
-    if state in "ZX":  # ended, though nobody has taken note
+    if state in "ZX":  # ended, but its parent has not waited for it
         return None
     return f"{boot_id()} {pid} {rest[18]}"
 
@@ -204,21 +207,21 @@ def is_running(known: str) -> bool:
 
 def _kill(pid: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)  # what it has started, too
+        os.killpg(pid, signal.SIGKILL)  # also what it has started
 
 
 def write_to_terminal(line: str) -> None:
-    """Write one line to the terminal, whichever logs are shown."""
+    """Write one line to the terminal, even if logs are hidden."""
     sys.stderr.write(harmless(f"preferl: {line}\n"))
 
 
 @final
 class Supervisor:
-    """Runs programs while its block runs, and starts each again that dies or hangs.
+    """Runs programs during its block, and restarts those that die or hang.
 
-    A problem is reported once, within seconds, and stays in `problems` until it is over, so that a
-    training script can stop. The folder holds logs and marks. Each complaint returns another
-    problem in words, or None.
+    A problem is reported once, within seconds. It stays in `problems` until it is over, so that a
+    training script can stop. The folder holds logs and marks. Each of `complaints` is a function
+    that returns another problem in words, or None.
 
     >>> import tempfile
     >>> sleeper = Program("sleeper", (sys.executable, "-c", "import time; time.sleep(60)"))
@@ -245,7 +248,7 @@ class Supervisor:
 
     @property
     def problems(self) -> list[str]:
-        """Present problems: of programs that do not run, and of complaints."""
+        """The current problems: programs that do not run, and complaints."""
         problems = [*(running.problem for running in self.programs), *self._complaints.values()]
         return [problem for problem in problems if problem]
 
@@ -253,16 +256,16 @@ class Supervisor:
         try:
             for running in self.programs:
                 if running.end_leftover(self.config.stop_seconds):
-                    self._report(f"{running.name} of a run that was killed is ended.")
+                    self._report(f"{running.name} of a run that was killed has been ended.")
                 running.start()
             starting = self.programs
-            while starting:  # at all each time: one may report its link while others still start
+            while starting:  # all at once: one may report its link while others start
                 starting = [running for running in starting if not running.is_up]
                 for running in starting:
                     if (problem := self._problem_of(running)) is not None:
                         raise StorageError(
-                            f"program {running.name}: expected to be up, got that it {problem}. "
-                            f"Its log is {running.log}."
+                            f"program {running.name}: expected to be up, but it {problem}. Its log "
+                            f"is {running.log}."
                         )
                 time.sleep(min(0.05, self.config.look_seconds))
         except BaseException:
@@ -291,13 +294,13 @@ class Supervisor:
             for look in looks:
                 try:
                     look()
-                except PreferlError as error:  # who watches over others must not die of it
+                except PreferlError as error:  # the supervisor must survive errors of others
                     LOGGER.warning("%s", error)
-                except Exception:  # nor of a fault of its own, which is logged whole
-                    LOGGER.exception("Looking after programs failed, and goes on.")
+                except Exception:  # and its own faults, which are logged in full
+                    LOGGER.exception("Supervising the programs failed, and is tried again.")
 
     def _look_after(self, running: RunningProgram) -> None:
-        """Start a program again if that is due, and report problems and their end."""
+        """Restart a program if that is due, and report problems and their ends."""
         if running.restart_at is not None:
             if time.monotonic() >= running.restart_at:
                 running.start()
