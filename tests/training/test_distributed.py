@@ -84,7 +84,7 @@ def test_shared_fits_that_were_killed_resume_to_the_last_bit(tmp_path, found):
         assert first == -signal.SIGKILL
         assert second == 1
         message = (tmp_path / f"resumed {epoch}.2.1.txt").read_text()
-        assert "expected all at work, got no answer from another one" in message, (
+        assert "expected an answer from all processes, got none" in message, (
             "it does not wait for the first one"
         )
     assert shared_work.run(tmp_path, 2, "resumed 0") == [0, 0]

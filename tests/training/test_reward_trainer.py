@@ -99,7 +99,7 @@ def test_crops_together_weigh_as_much_as_their_pair(rng):
 
 
 def test_several_crops_need_a_crop():
-    with pytest.raises(ConfigError, match=r"crops: expected 1 with a crop of 0.*got 6. Set crop"):
+    with pytest.raises(ConfigError, match=r"crops: expected 1 if crop is 0.*got 6. Set crop"):
         replace(FEW, crops=6)
 
 

@@ -21,16 +21,16 @@ from preferl.training.fitted_numbers import FittedNumbers
 LOGGER = get_logger(__name__)
 
 NOBODY: Final = -1
-"""Annotator of answers by nobody known, such as fixed comparisons: trust in them is 1."""
+"""Marks answers of unknown people, such as fixed comparisons; trust in them is 1."""
 
 PRIOR_DEVIATION: Final = 1.0
-"""Deviation of the normal prior of each number around 1: people mean what they answer."""
+"""Standard deviation of the normal prior of each number around 1: people mean what they answer."""
 
 QUANTILE: Final = 1.959964
-"""Deviations to either end of a 95 % interval."""
+"""How many standard deviations a 95 % interval reaches to either side."""
 
 LIMIT: Final = 1e6
-"""Largest number that is searched: without a prior, somebody always right would get infinity."""
+"""Largest number that is searched. Without a prior, trust in somebody always right is infinite."""
 
 
 @final
@@ -44,7 +44,7 @@ class Trust:
             negative number for opposite answers.
         low: lower end of the 95 % interval.
         high: upper end of the 95 % interval.
-        answers: number of decided answers behind the value; without any, the value is the prior's.
+        answers: number of decided answers behind the value. If it is 0, the value is the prior's.
     """
 
     annotator: int
@@ -60,9 +60,9 @@ class AnnotatorTrust:
 
     An answer of annotator `k` to a pair whose scores differ by `d` prefers the first clip with
     probability `ε/2 + (1 - ε) sigmoid(a_k d)`. Each `a_k` begins at 1 and has a normal prior around
-    1. Since the scale of the scores is free, the mean of `|a|` is brought back to 1 after each
-    epoch. This is not needed if answers of nobody in particular, whose trust stays 1, fix the
-    scale. The reward's sign follows the majority's answers, because every `a_k` begins at 1.
+    1. The scale of the scores is free, so the mean of `|a|` is brought back to 1 after each epoch.
+    Answers of unknown people fix the scale, since trust in them stays 1, and then the mean stays as
+    it is. The reward's sign follows the majority's answers, because every `a_k` begins at 1.
 
     With answers of fewer than two annotators, nothing is fitted and no number changes.
 
@@ -78,7 +78,7 @@ class AnnotatorTrust:
 
     @property
     def value(self) -> FloatArray:
-        """`[K]` trust by row of the table of people; empty until two of them have answered."""
+        """`[K]` trust by row of the table of people; empty until two people have answered."""
         return np.asarray(self._value.detach().cpu(), np.float64)
 
     @property
@@ -91,7 +91,7 @@ class AnnotatorTrust:
         return self.numbers.value
 
     def begin(self, annotator: IntArray | None, members: int, *, wanted: bool = True) -> None:
-        """Prepare for a fit to answers by annotators `[P]`; new ones begin at 1."""
+        """Prepare for a fit to answers by annotators `[P]`; trust in new annotators begins at 1."""
         self._rows = None
         if not wanted:
             return
@@ -109,7 +109,7 @@ class AnnotatorTrust:
         self.numbers.assign(torch.cat([self._value.detach(), self._value.new_ones(missing)]))
         self._rows = torch.from_numpy(people).to(self._value.device)
         self._anchored = len(people) < len(rows)
-        # The prior, like a batch's loss, is a mean over answers and a sum over members.
+        # The prior is, like a batch's loss, a mean over answers and a sum over members.
         self._prior = members / (len(annotator) * PRIOR_DEVIATION**2)
 
     def of(self, annotator: Tensor | None) -> Tensor | None:
@@ -150,9 +150,10 @@ def fit_trust(
     Args:
         logits: `[E, P]` log-odds that the first is preferred.
         preference: `[P]`; ties and declined answers do not count.
-        votes: `[E, P]` true for members that did not see an answer; their mean logit counts.
-        annotator: `[P]` rows of the table of people; -1 is nobody in particular and is not fitted.
-        deviation: deviation of the prior, above 0; infinity means no prior.
+        votes: `[E, P]` true for members that did not see an answer. The mean of their logits
+            counts.
+        annotator: `[P]` rows of the table of people; -1 is an unknown person, and is not fitted.
+        deviation: standard deviation of the prior, above 0; infinity means no prior.
 
     Returns:
         The trust in each annotator with an answer, by rising row.

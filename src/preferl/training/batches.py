@@ -25,15 +25,15 @@ from preferl.shapes import (
 
 
 def to_tensor(array: Array, device: torch.device | str, *, exact: bool = False) -> Tensor:
-    """Copy an array to a device: floats as float32, other types unchanged; memory maps are read.
+    """Copy an array to a device: floats as float32, other types unchanged.
 
-    If `exact`, floats of 64 bits keep their precision.
+    Memory-mapped arrays are read. If `exact`, floats of 64 bits keep their precision.
     """
     dtype = array.dtype
     if dtype.kind == "f":
         dtype = np.dtype(np.float64 if exact and dtype.itemsize >= 8 else np.float32)
     array = np.asarray(array, dtype, order="C")
-    if not array.flags.writeable:  # torch cannot promise to leave a read-only map alone
+    if not array.flags.writeable:  # torch warns of arrays that cannot be written to
         array = array.copy()
     return torch.from_numpy(array).to(device)
 
@@ -57,10 +57,10 @@ def steps_for(
 
 
 Crop = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Shortens windows: maps their starts and numbers of real steps, `[B]` each, to new ones."""
+"""Shortens windows: maps their starts and lengths, `[B]` each, to new ones."""
 
 MINIBATCH_BYTES = 2**26
-"""Bytes of observations that are gathered at once for a forward without gradients."""
+"""Bytes of observations that are gathered at once for a forward pass without gradients."""
 
 
 def gather_windows(
@@ -68,7 +68,7 @@ def gather_windows(
 ) -> "Windows | LateWindows":
     """Encode segments on a model's device, and return windows from which rows are gathered.
 
-    If `observe`, the encoder first sets its statistics from these steps.
+    If `observe` is true, the encoder first sets its statistics from these steps.
     """
     steps = segments.observations, segments.actions
     check_spaces(model.observation_space, model.action_space, *steps, what="comparisons")
@@ -79,7 +79,7 @@ def gather_windows(
 
 @final
 class LateWindows:
-    """Windows that are encoded when they are gathered; their steps are not all moved to the device.
+    """Windows that are encoded when they are gathered, so that few steps are on the device.
 
     The observations of `at_once` windows fit into `MINIBATCH_BYTES`.
     """
@@ -96,7 +96,10 @@ class LateWindows:
 
     @torch.no_grad()
     def __call__(self, rows: Tensor, crop: Crop | None = None) -> tuple[Any, Tensor]:
-        """Features `[B, L, ...]` and mask `[B, L]` of segments `rows` `[B]`, cut by `crop`."""
+        """Return features `[B, L, ...]` and mask `[B, L]` of segments `rows` `[B]`.
+
+        `crop` cuts them.
+        """
         segments = self._segments
         numbers = rows.cpu().numpy()
         device = self._device
@@ -114,7 +117,7 @@ class Windows:
     """Windows whose features are computed once, for all steps together, and stay on the device."""
 
     at_once = 512
-    """Windows per forward without gradients."""
+    """Windows per forward pass without gradients."""
 
     def __init__(self, model: RewardModel, segments: Segments, *, observe: bool) -> None:
         device = model.device
@@ -127,7 +130,7 @@ class Windows:
         self._start, self._real = (to_tensor(a, device) for a in (segments.start, segments.real))
         self._offset = torch.arange(self.length, device=device)
         self._all = torch.ones(1, self.length, dtype=torch.bool, device=device)
-        # Every window that begins in the block, `[T - L + 1, L, ...]`, as a view: a window taken
+        # A view of every window that begins in the block, `[T - L + 1, L, ...]`. A window taken
         # from it is one block of memory to copy, not `L` rows to look up.
         self._windows = None
         if len(segments) and bool((segments.real == self.length).all()):
@@ -139,7 +142,10 @@ class Windows:
         return len(self._start)
 
     def __call__(self, rows: Tensor, crop: Crop | None = None) -> tuple[Any, Tensor]:
-        """Features `[B, L, ...]` and mask `[B, L]` of segments `rows` `[B]`, cut by `crop`."""
+        """Return features `[B, L, ...]` and mask `[B, L]` of segments `rows` `[B]`.
+
+        `crop` cuts them.
+        """
         start = self._start[rows]
         if crop is None and self._windows is not None:
             mask = self._all.expand(len(rows), self.length)
@@ -155,9 +161,10 @@ class Windows:
 
 @final
 class JoinedWindows:
-    """Windows of compared clips, followed by those of rated clips, perhaps of another length.
+    """Windows of compared clips, followed by those of rated clips, which may differ in length.
 
-    One call gathers only compared or only rated clips, so that neither are padded for the others.
+    One call gathers only compared or only rated clips, so that neither are padded to the length of
+    the others.
     """
 
     def __init__(self, compared: Windows | LateWindows, rated: Windows | LateWindows) -> None:
@@ -166,7 +173,10 @@ class JoinedWindows:
         self._rated = rated
 
     def __call__(self, rows: Tensor, crop: Crop | None = None) -> tuple[Any, Tensor]:
-        """Features `[B, L, ...]` and mask `[B, L]` of segments `rows` `[B]`, cut by `crop`."""
+        """Return features `[B, L, ...]` and mask `[B, L]` of segments `rows` `[B]`.
+
+        `crop` cuts them.
+        """
         compared = len(self._compared)
         if rows[0] < compared:
             return self._compared(rows, crop)
@@ -237,7 +247,8 @@ class Answers:
     ) -> Self:
         """Make answers from comparisons, with bootstrap counts `[E, P]`.
 
-        `soft` is `comparisons.soft` by default; if you changed weights, pass the one from before.
+        `soft` is `comparisons.soft` by default. If you have changed weights, pass `soft` from
+        before.
         """
         annotator = comparisons.annotator
         soft = comparisons.soft if soft is None else soft

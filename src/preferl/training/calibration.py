@@ -1,7 +1,7 @@
-"""Noise and scale of the likelihood, fitted to answers that no weight was fitted to.
+"""Noise and scale of the likelihood, fitted to answers outside of the training data.
 
 Guo et al., "On calibration of modern neural networks" (2017) scale the logits of a fitted
-classifier by one number; the share of random answers is a second one (Christiano et al. 2017).
+classifier by one number. The share of random answers is a second number (Christiano et al. 2017).
 """
 
 from typing import Final
@@ -14,25 +14,25 @@ from preferl.feedback.likelihood import Likelihood
 from preferl.training.batches import Answers
 
 PRIOR_ANSWERS: Final = 10.0
-"""Weight of the prior on noise, in answers, so that few answers cannot move the noise far."""
+"""Weight of the prior on noise, counted in answers, so that few answers cannot move noise far."""
 
 PRIOR_DEVIATION: Final = 1.0
-"""Deviation of the scale's logarithm around 0: a factor of `e` either way is one deviation."""
+"""Standard deviation of the scale's logarithm around 0; it covers factors from `1 / e` to `e`."""
 
 MOST_EXPECTED: Final = 0.1
-"""Most noise that the prior expects (Christiano et al. 2017); fits may assume more."""
+"""Most noise that the prior expects (Christiano et al. 2017); the noise of fits may be larger."""
 
 UNKNOWN_NOISE: Final = 0.05
-"""Where the search for noise begins if none is configured; at 0 there would be no gradient."""
+"""Where the search for noise begins if none is configured; at 0, the gradient would be 0."""
 
 
 def fit_likelihood(logits: Tensor, answers: Answers, *, noise: float) -> Likelihood:
     """Fit noise and scale: they maximise the likelihood of answers times a weak prior.
 
-    The prior is around `noise` and a scale of 1. Without answers, the result is `noise`, unscaled.
-    An answer has a weight for each member that was not trained on it; of its logits `[E, P]`, the
-    mean probability of these members counts. Ties do not count: they mean that two clips are
-    alike, not that answers are random.
+    The prior is around `noise` and a scale of 1. Without answers, the result is `noise` and a scale
+    of 1. An answer has a weight for each member that was not trained on it. The mean probability of
+    these members, from their logits `[E, P]`, counts. Ties do not count: they mean that two clips
+    are alike, not that answers are random.
     """
     logits, target, weight, votes = _decided(logits, answers)
     if not len(target):
@@ -46,7 +46,7 @@ def fit_likelihood(logits: Tensor, answers: Answers, *, noise: float) -> Likelih
     )
 
     def log_mean(logits: Tensor) -> Tensor:
-        """`[P]` logarithm of the voting members' mean probability."""
+        """Return the logarithm `[P]` of the voting members' mean probability."""
         certain = F.logsigmoid(-place[0])
         random = F.logsigmoid(place[0])
         floor = random - torch.log(torch.tensor(2.0, dtype=logits.dtype))
@@ -72,10 +72,10 @@ def fit_likelihood(logits: Tensor, answers: Answers, *, noise: float) -> Likelih
 def expected_noise(logits: Tensor, answers: Answers, *, noise: float) -> float:
     """Estimate the share of answers that are random, under a likelihood with this `noise`.
 
-    This is a step of expectation maximisation (Dempster, Laird and Rubin 1977): a decided answer is
-    random with the probability that noise, not the model, gave it. `fit_likelihood` says which
-    logits `[E, P]` count. Soft labels do not count, since none is given at random. A weak prior is
-    around `UNKNOWN_NOISE`.
+    This is a step of expectation maximisation (Dempster, Laird and Rubin 1977). A decided answer is
+    random with the probability that it came from noise and not from the model. `fit_likelihood`
+    explains which logits `[E, P]` count. Soft labels do not count, since none of them is random. A
+    weak prior is around `UNKNOWN_NOISE`.
 
     >>> sure = torch.full((1, 90), 9.0)  # and 9 of 90 answers contradict it
     >>> given = torch.cat([torch.ones(81), torch.zeros(9)])

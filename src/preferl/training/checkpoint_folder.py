@@ -45,7 +45,7 @@ from preferl.training.reward_function import RewardFunction, load_reward, save_r
 LOGGER = get_logger(__name__)
 
 FORMAT: Final = 1
-"""Version of a checkpoint's layout; checkpoints with another one are refused."""
+"""Version of a checkpoint's layout; checkpoints with another version are refused."""
 
 DESCRIPTION: Final = "checkpoint.json"
 STATE: Final = "state.json"
@@ -60,10 +60,10 @@ JOURNAL: Final = "answers"
 """Folder of answers that came after the newest checkpoint, see `AnswerJournal`."""
 
 TAG: Final = "$"
-"""Key of JSON objects that stand for what JSON does not have."""
+"""Key of JSON objects that stand for values which JSON does not have."""
 
 LARGE_BYTES: Final = 2**20
-"""Arrays above this size get files of their own, written without a second copy in memory."""
+"""Arrays above this size get their own files, which are written without a copy in memory."""
 
 STRUCTS: Final[dict[str, type]] = {
     kind.__name__: kind
@@ -92,7 +92,7 @@ class Checkpoint(NamedTuple):
 
 
 def write_checkpoint(folder: Path | str, state: Any, *, steps: int, run: Mapping[str, Any]) -> Path:
-    """Write a checkpoint to the disk, remove earlier ones once it is complete; return its folder.
+    """Write a checkpoint to disk, then remove earlier ones; return the new checkpoint's folder.
 
     Args:
         folder: folder that holds the checkpoints of this run only; created if missing.
@@ -159,22 +159,22 @@ def has_run(folder: Path | str) -> bool:
 def require_own(folder: Path | str, steps: int) -> list[int]:
     """Check that a run may write checkpoints into a folder; return the numbers of earlier ones.
 
-    Raises as `write_checkpoint`.
+    It raises the same errors as `write_checkpoint`.
     """
     numbers = versions(folder)
     if numbers:
         saved_steps = _read_description(version_folder(folder, numbers[-1]))["steps"]
         if not saved_steps <= steps:
             raise ConfigError(
-                f"{folder}: expected a run of at least {saved_steps} steps, as many as the run "
+                f"{folder}: expected a run of at least {saved_steps} steps, the number of the run "
                 f"that was saved there, got {steps}. Resume that run, or save to another folder."
             )
         return numbers
     other_files = [name for name in names_in(folder) if name != JOURNAL and not is_left(name)]
     if other_files:
         raise StorageError(
-            f"{folder}: expected an empty folder or one of checkpoints, got one that holds "
-            "something else. Choose another name."
+            f"{folder}: expected an empty folder or one of checkpoints, got one that holds other "
+            "files. Choose another name."
         )
     return numbers
 
@@ -185,12 +185,13 @@ def require_same(path: Path, saved: Mapping[str, Any], run: Mapping[str, Any]) -
         if saved.get(name) != value:
             raise CheckpointError(
                 f"{name} of the run in {path}: expected {saved.get(name)}, as when it was saved, "
-                f"got {value}. Build everything as when the run began, or begin another run."
+                f"got {value}. Build everything in the same way as when the run began, or begin "
+                "another run."
             )
 
 
 def _read_description(path: Path, *, check_files: bool = False) -> dict[str, Any]:
-    """Read a checkpoint's description, and check its files against it if `check_files`."""
+    """Read a checkpoint's description. If `check_files`, compare its files with the description."""
     with reading(path, expected="a whole checkpoint", fix=RESTORE):
         description = read_object(path / DESCRIPTION)
         layout = description["format"]
@@ -224,7 +225,7 @@ def write_state(folder: Path, state: Any) -> None:
 
 
 def read_state(folder: Path) -> Any:
-    """Read a state that `write_state` wrote; tensors are on the processor, arrays are writable."""
+    """Read a state that `write_state` wrote; tensors are on the CPU, and arrays are writable."""
     with reading(folder, expected="a whole state"):
         return _Reader(folder).decode(read_json(folder / STATE))
 

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
     FunctionName = str | Callable[..., Tensor]
 else:
-    FunctionName = str  # the name of a function given in code, see `Registry.registered_name`
+    # the name of a function that was passed in code, see `Registry.registered_name`
+    FunctionName = str
 
 Precision = Literal["float32", "bfloat16"]
-"""Precision in which products are computed; parameters always keep 32 bits."""
+"""Precision in which products are computed; parameters always have 32 bits."""
 
 
 @final
@@ -27,13 +28,13 @@ class CosineSchedule:
     """A learning rate that rises linearly to its peak, then falls along half a cosine.
 
     Loshchilov and Hutter 2017, "SGDR: Stochastic Gradient Descent with Warm Restarts", section 3.
-    The peak is the trainer's `learning_rate`. The schedule spans all updates of a fit, so a shorter
-    fit goes through the same rates in fewer steps.
+    The peak is the trainer's `learning_rate`. The schedule spans all updates of a fit. A shorter
+    fit goes through the same rates in fewer updates.
 
     Attributes:
-        warmup: share of the updates over which the rate rises; 0 begins at the peak.
+        warmup: share of the updates in which the rate rises; 0 begins at the peak.
         start: share of the peak at the first update.
-        end: share of the peak after the last.
+        end: share of the peak after the last update.
 
     >>> schedule = CosineSchedule(warmup=0.5, start=0.0, end=0.2)
     >>> [round(schedule.at(update, 4), 3) for update in range(5)]
@@ -48,7 +49,7 @@ class CosineSchedule:
         require_fields(self, warmup=(0, 1), start=(0, 1), end=(0, 1))
 
     def at(self, update: int, updates: int) -> float:
-        """Return the share of the peak at update number `update`, from 0, of `updates` in all."""
+        """Return the share of the peak at update number `update`, from 0, out of `updates`."""
         rising = int(self.warmup * updates)
         if update < rising:
             return self.start + (1 - self.start) * update / rising
@@ -62,21 +63,22 @@ class AdaptivePenalty:
     """Penalty on all weights, such as `strength * Σ|w|^p`, and the rule that changes its strength.
 
     The rule of Christiano et al. (2017), section 2.2.3, is "chosen to keep the validation loss
-    between 1.1 and 1.5 times the training loss". Both losses here are means per answer, so that
-    their ratio does not depend on the sizes of the two sets.
+    between 1.1 and 1.5 times the training loss". Both losses here are means per answer, so their
+    ratio does not depend on the sizes of the two sets.
 
     Attributes:
-        strength: factor of the penalty; 0 switches it off and stays 0.
+        strength: factor of the penalty; 0 switches it off for good.
         norm: the `p` of the penalty, at least 1, since lower powers have no finite gradient at 0.
         band: two ratios of validation to training loss. The strength shrinks below the first and
             grows above the second; None keeps the strength as it is.
         factor: share by which the strength shrinks or grows, at most once per epoch, in (0, 1).
         measure: what the strength multiplies: "power", which is `Σ|w|^p`, or a function of yours
             that maps the parameters to a number. Give the function itself, its name in
-            `preferl.registry.PENALTIES`, or `module:Name`. It gets `norm` if it takes one.
+            `preferl.registry.PENALTIES`, or `module:Name`. The function gets `norm` if it has such
+            an argument.
 
     Raises:
-        ConfigError: a number out of its range, or an unknown measure.
+        ConfigError: a number is out of its range, or the measure is unknown.
     """
 
     strength: float = 0.0
@@ -105,7 +107,7 @@ class AdaptivePenalty:
         """Compute the penalty on these parameters; add it to the loss once per optimiser step.
 
         Raises:
-            ConfigError: a measure of yours that does not return one number.
+            ConfigError: your measure does not return one number.
         """
         if self.strength == 0:
             return 0.0
@@ -148,43 +150,43 @@ class RewardTrainerConfig:
             gradient is small for answers that contradict the model, or a function of yours. Give
             the function itself, its name in `preferl.registry.LOSSES`, or `module:Name`. The loss
             also decides when to stop; calibration does not depend on it.
-        noise: label noise, the share of answers that the likelihood takes to be random while
-            weights are fitted, in [0, 1); 0.1 in the DRLHP paper. Nonzero values forgive answers
-            that contradict the model strongly; values as large as 0.5 keep members from memorising
-            wrong answers.
-            "fitted" estimates the noise after each epoch from answers that members have not seen.
-            It does not apply to soft labels, such as 0.8 by one teacher (`Comparisons.soft`).
-        calibrate: whether the noise and scale (temperature) of probabilities are fitted, after the
-            weights, to out-of-bag answers, or else to held-out answers. If false, or if there are
-            no such answers, probabilities use `noise`, but 0.1 at most: a larger `noise` makes fits
-            robust, but is no estimate of how many answers are random.
+        noise: label noise: the share of answers that the likelihood takes to be random while
+            weights are fitted, in [0, 1); 0.1 in the DRLHP paper. With noise above 0, a fit
+            forgives answers that strongly contradict the model. Noise as large as 0.5 keeps members
+            from memorising wrong answers. "fitted" estimates the noise after each epoch from
+            answers that members have not seen. Noise does not apply to soft labels, such as 0.8 by
+            one teacher (`Comparisons.soft`).
+        calibrate: whether noise and scale (temperature) of the probabilities are fitted after the
+            weights. They are fitted to out-of-bag answers, or else to held-out answers. If this is
+            false, or if there are no such answers, probabilities use `noise`, but at most 0.1: a
+            larger `noise` makes fits robust, but does not estimate how many answers are random.
         trust: whether a number is fitted for each annotator that multiplies the log-odds of that
-            person's answers: near 0 for somebody who answers at random, negative for somebody who
-            answers the opposite. Switch it on where several people answer and not all of them are
-            careful. It needs answers whose `Comparisons.annotator` is known.
-        thresholds: whose thresholds ratings and outcomes are fitted with: "shared" by all people,
-            right where they rate alike or each rates few clips, or of each "annotator", right where
-            some rate more strictly than others and each rates some dozens.
-        crop: most steps that the two clips of a pair lose, as in SURF; 0 cuts nothing. Both lose
-            the same number, each at its own place, drawn anew in each pass. Validation never
-            crops.
-        crops: number of crops of each pair in one optimiser step. All have the pair's answer, and
-            share its weight. 1 as in SURF; QPA has 20, with a `crop` of 15 of 50 steps. The time of
-            a step grows almost as much.
+            person's answers. It is near 0 for somebody who answers at random, and negative for
+            somebody who answers the opposite. Switch it on if several people answer and not all of
+            them are careful. It needs answers whose `Comparisons.annotator` is known.
+        thresholds: who shares the thresholds with which ratings and outcomes are fitted. "shared"
+            by all people is right if they rate alike or each rates few clips. One set for each
+            "annotator" is right if some people rate more strictly and each rates some dozen clips.
+        crop: how many steps the two clips of a pair lose at most, as in SURF; 0 cuts nothing. Both
+            clips lose the same number of steps, each at its own place, drawn anew in each pass.
+            Clips for validation are never cropped.
+        crops: number of crops of each pair in one optimiser step. All crops have the pair's answer,
+            and share its weight. SURF has 1; QPA has 20, with a `crop` of 15 out of 50 steps. The
+            time of a step grows almost as much.
         implied: whether a fit also learns from implied answers: if a is preferred to b and b to c,
-            a is preferred to c (`preferl.data.implied`). Switch it on where clips were compared
+            a is preferred to c (`preferl.data.implied`). Switch it on if each clip was compared
             several times, as in ranked lists.
         bootstrap: whether each of several members sees its own resample of the answers.
         penalty: penalty on the weights, fixed or adaptive, of any norm or a function of yours.
-        patience: epochs without a better loss on unseen answers after which a fit stops. Unseen
-            answers are validation comparisons, or else the out-of-bag answers of members, about a
-            third. A fit without either makes all its epochs. None never stops early; models then
-            memorise wrong answers.
+        patience: number of epochs without a better loss on unseen answers after which a fit stops.
+            Unseen answers are validation comparisons, or else the members' out-of-bag answers,
+            about a third of all. A fit without unseen answers makes all its epochs. None never
+            stops early, and models then memorise wrong answers.
         stop_accuracy: training accuracy at which a fit stops, in (0, 1]; None never stops. B-Pref
             takes 0.97.
         keep_best: whether a fit keeps the state of the epoch with the best loss on unseen answers.
-            It needs validation comparisons, or a patience and out-of-bag answers.
-        restart: whether each fit begins from the initial weights rather than the last fit's.
+            This needs validation comparisons, or out-of-bag answers and a patience.
+        restart: whether each fit begins from the initial weights instead of the last fit's weights.
         compile: whether `torch.compile` compiles the training step; it helps from some thousands
             of steps on and needs a C++ compiler.
         precision: precision of the products in training. "bfloat16" keeps weights, statistics,
@@ -220,8 +222,8 @@ class RewardTrainerConfig:
         require_fields(self, crop=0, crops=1, patience=1, stop_accuracy=(1e-9, 1))
         if self.crops > 1 and self.crop == 0:
             raise ConfigError(
-                f"crops: expected 1 with a crop of 0, which cuts nothing, got {self.crops}. Set "
-                "crop to the most steps that clips lose."
+                f"crops: expected 1 if crop is 0, which cuts nothing, got {self.crops}. Set crop "
+                "to the number of steps that clips lose at most."
             )
         size = self.batch_size if self.minibatch_size is None else self.minibatch_size
         if not (size > 0 and self.batch_size % size == 0):
@@ -249,7 +251,7 @@ def require_validation(
 
 
 def has_out_of_bag(config: RewardTrainerConfig, *, members: int) -> bool:
-    """Whether members have out-of-bag answers, so that a fit needs no others for validation."""
+    """Whether members have out-of-bag answers, so that no other answers are needed to validate."""
     return config.bootstrap and members > 1
 
 
@@ -259,12 +261,16 @@ def fast_precision() -> Precision:
 
     if torch.cuda.is_available():
         return "bfloat16" if torch.cuda.is_bf16_supported() else "float32"
-    has: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()  # not in old versions
+    # old versions of torch lack it
+    has: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
     return "bfloat16" if has.get("avx512_bf16") or has.get("amx_bf16") else "float32"
 
 
 def usable_device(name: str) -> str:
-    """Return the device of a name; "auto" is a GPU if there is one. Raises as `require_device`."""
+    """Return the device of a name; "auto" is a GPU if there is one.
+
+    Raises like `require_device`.
+    """
     import torch
 
     if name == "auto":

@@ -1,7 +1,7 @@
 """Processes that share the work of one program, as torchrun starts them.
 
-All processes run the same program on the same data. Each computes a part of every batch, and they
-exchange sums, so that all hold the same numbers after each step.
+All processes run the same program on the same data. Each computes a part of every batch. They
+exchange sums, so that all have the same numbers after each step.
 """
 
 import atexit
@@ -29,7 +29,7 @@ def launched() -> tuple[int, int]:
     It loads no torch.
 
     Raises:
-        ConfigError: environment variables that are not numbers.
+        ConfigError: these environment variables are not numbers.
     """
     if not all(name in os.environ for name in VARIABLES):
         return 0, 1
@@ -41,8 +41,8 @@ def launched() -> tuple[int, int]:
 class World:
     """The processes that torchrun started, and their exchanges; by default one process alone.
 
-    All processes have to make the same calls in the same order, since each waits for the others.
-    A process alone waits for nobody and computes the same numbers as a program without a `World`.
+    All processes have to make the same calls in the same order, since each waits for the others. A
+    process alone waits for nobody, and computes the same numbers as a program without a `World`.
 
     Attributes:
         rank: number of this process, from 0.
@@ -60,10 +60,10 @@ class World:
 
     @classmethod
     def join(cls) -> Self:
-        """Join the processes that torchrun started with this one; without torchrun, be alone.
+        """Join the processes that torchrun started with this one; without torchrun, stay alone.
 
         Processes communicate by gloo on processors and by NCCL on GPUs. From now on, `"cuda"` is
-        the GPU whose number is this process's number on its machine.
+        the GPU with this process's number on its machine.
 
         Raises:
             ConfigError: the other processes cannot be reached, or there is no such GPU.
@@ -81,8 +81,8 @@ class World:
                 if has_gpu:
                     torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
                 distributed.init_process_group("cpu:gloo,cuda:nccl" if has_gpu else "gloo")
-            # If a process leaves its group open, threads of the group sometimes abort it at its
-            # end, and the other processes with it.
+            # If a process leaves its group open, threads of the group sometimes abort the process
+            # when it ends, and the other processes too.
             atexit.register(_leave)
         return cls(distributed.get_rank(), distributed.get_world_size())
 
@@ -92,7 +92,7 @@ class World:
         return self.rank == 0
 
     def part(self, count: int) -> slice:
-        """Return this process's share of `count` rows as a slice; it is empty if rows are few."""
+        """Return this process's share of `count` rows as a slice; it may be empty."""
         low, high = (count * rank // self.size for rank in (self.rank, self.rank + 1))
         return slice(low, high)
 
@@ -113,10 +113,10 @@ class World:
         began = time.perf_counter()
         try:
             distributed.all_reduce(tensor)
-        except RuntimeError as error:  # any kind of connection
+        except RuntimeError as error:  # from any kind of connection
             raise PreferlError(
-                "exchange of processes: expected all at work, got no answer from another one. "
-                "See the messages of the others, and begin again."
+                "exchange of processes: expected an answer from all processes, got none from one "
+                "of them. See the messages of the others, and begin again."
             ) from error
         self.seconds += time.perf_counter() - began
         return tensor
@@ -137,7 +137,7 @@ class World:
     def mean(self, value: "Tensor", count: "Tensor | int") -> "Tensor":
         """Combine the processes' means `value`, each over its `count` numbers, into one mean.
 
-        The gradient is that of this process's part times `size`. Averaged over processes, it is
+        The gradient is that of this process's part times `size`. Its average over the processes is
         the gradient of the mean.
         """
         if self.size == 1:
@@ -148,7 +148,7 @@ class World:
         return scaled + (total - scaled).detach()
 
     def sum_gradients(self, parameters: Iterable["Tensor"]) -> None:
-        """Sum gradients over all processes at once; a parameter without any keeps none."""
+        """Sum gradients over all processes at once; a parameter without a gradient keeps none."""
         if self.size == 1:
             return
         import torch
@@ -162,7 +162,7 @@ class World:
             parameter.grad = total.view_as(parameter).to(parameter.dtype) if count else None
 
     def decide(self, choice: bool) -> bool:
-        """Return the first process's choice in all processes; they wait for one another."""
+        """Return the first process's choice in all processes. They wait for one another."""
         import torch
 
         return bool(self.sum(torch.tensor(int(choice and (self.is_first or self.size == 1)))))
@@ -180,8 +180,8 @@ class World:
         every[self.rank] = torch.frombuffer(bytearray(digest.digest()), dtype=torch.uint8)
         if not bool((self.sum(every) == every[0]).all()):
             raise ConfigError(
-                f"{what}: expected the same in all {self.size} processes, got others. Give each "
-                "process the same data, settings and seed."
+                f"{what}: expected the same in all {self.size} processes, got differences. Give "
+                "each process the same data, settings and seed."
             )
 
 

@@ -1,4 +1,4 @@
-"""The report of a fit: its curves, and how well the reward predicts answers left out of it."""
+"""The report of a fit: its curves, and how well the reward predicts answers outside of the fit."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -24,10 +24,11 @@ class RatingFit:
         thresholds: `[E][A][5]` thresholds of each member and annotator, on the scale of scores: the
             four of ratings, then that of outcomes; one annotator where all share them.
         held_out: number of ratings and outcomes that a member's bootstrap left out.
-        loss: mean loss of these under the members that did not learn from them; None without any.
-        rating_tau: rank agreement of these ratings and their predictions, Kendall's tau-b from -1
-            to 1; None without two different ratings.
-        outcome_tau: likewise of outcomes.
+        loss: mean loss of these under the members that did not learn from them; None if there are
+            none.
+        rating_tau: rank agreement of the left-out ratings and their predictions, Kendall's tau-b
+            from -1 to 1; None without two different ratings.
+        outcome_tau: rank agreement of the left-out outcomes and their predictions, in the same way.
     """
 
     ratings: int
@@ -40,7 +41,7 @@ class RatingFit:
 
     @property
     def in_words(self) -> str:
-        """The agreement with out-of-bag ratings in words."""
+        """Return the agreement with out-of-bag ratings in words."""
         if self.loss is None:
             return "Agreement with ratings: unknown, since none was left out of training."
         taus = {"ratings": self.rating_tau, "outcomes": self.outcome_tau}
@@ -61,24 +62,25 @@ class FitReport:
         members: `E`, the number of members.
         epochs: passes made.
         best_epoch: the epoch whose state the model keeps, from 1.
-        train_loss: `[epochs]` mean over members, on their own bootstraps.
-        train_accuracy: `[epochs]` accuracy on decided answers, before the step that learns from
-            them; of each answer, that of the members whose bootstraps hold it.
+        train_loss: `[epochs]` loss of each member on its own bootstrap, mean over members.
+        train_accuracy: `[epochs]` accuracy on decided answers, measured before the step that learns
+            from them. For each answer, the members whose bootstraps hold it count.
         validation_loss: `[epochs]` mean over members on held-out comparisons, or else on each
+            member's out-of-bag answers; NaN if there are neither.
             member's out-of-bag answers; NaN where there are neither.
         validation_accuracy: `[epochs]` accuracy on the same answers.
         decided: number of decided answers behind `validation_accuracy`.
         validated_on: which answers validated the fit: a "validation" set or "out-of-bag" answers;
-            None without either.
+            None if there are neither.
         penalty: strength of the weight penalty at the end.
         seconds: wall time.
         likelihood: noise and scale under which the model's probabilities fit answers that it was
-            not trained on; pass it to a `RewardFunction` of the model.
+            not trained on. Pass it to a `RewardFunction` of the model.
         trust: trust in each annotator, fitted to the same answers with that scale; empty if the
             annotators are unknown.
         ratings: how ratings and outcomes were fitted; None without any.
         chosen: name of this fit if it was chosen among several; None if there was no choice.
-        alternatives: loss on unseen answers of each fit that could be chosen, by name.
+        alternatives: loss on unseen answers of each fit among which it was chosen, by name.
     """
 
     pairs: int
@@ -101,17 +103,17 @@ class FitReport:
 
     @property
     def unseen_loss(self) -> float:
-        """Validation loss of the epoch whose state remains; NaN without any."""
+        """Validation loss of the epoch whose state the model keeps; NaN without any."""
         return float(self.validation_loss[self.best_epoch - 1])
 
     @property
     def trained_accuracy(self) -> float:
-        """Training accuracy of the epoch whose state remains."""
+        """Training accuracy of the epoch whose state the model keeps."""
         return float(self.train_accuracy[self.best_epoch - 1])
 
     @property
     def held_out_accuracy(self) -> float | None:
-        """Validation accuracy of the epoch whose state remains; None without any."""
+        """Validation accuracy of the epoch whose state the model keeps; None without any."""
         return float(self.validation_accuracy[self.best_epoch - 1]) if self.decided else None
 
     @property
@@ -130,7 +132,7 @@ class FitReport:
 
     @property
     def held_out_in_words(self) -> str:
-        """The accuracy on unseen answers in words, with its interval and the number of answers."""
+        """Return the accuracy on unseen answers in words, with its interval and their number."""
         accuracy = self.held_out_accuracy
         interval = self.held_out_interval
         if accuracy is None or interval is None:

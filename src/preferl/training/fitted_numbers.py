@@ -1,4 +1,4 @@
-"""Numbers that a fit learns beside a model's weights, by an optimiser of their own."""
+"""Numbers that a fit learns beside a model's weights, with a separate optimiser."""
 
 from collections.abc import Mapping
 from typing import Any, Final, final
@@ -7,20 +7,22 @@ import torch
 from torch import Tensor
 
 LEARNING_RATE: Final = 3e-2
-"""Adam's learning rate for these numbers. With 1e-2, fits of 15 epochs end before the trust in
-somebody who answers the opposite is negative: accuracy on unseen pairs is 0.87 with 1e-2, and 0.93
-with this (`recipes/annotators_trust.py`)."""
+"""Adam's learning rate for these numbers.
+
+With 1e-2, fits of 15 epochs end before the trust in somebody who answers the opposite is negative.
+Accuracy on unseen pairs is then 0.87, and 0.93 with this rate (`recipes/annotators_trust.py`).
+"""
 
 
 @final
 class FittedNumbers:
-    """A tensor of numbers with the moments of its optimiser, Adam."""
+    """A tensor of numbers, and the moments of its optimiser, Adam."""
 
     def __init__(self, value: Tensor) -> None:
         self.assign(value)
 
     def assign(self, value: Tensor) -> None:
-        """Set the numbers, also of another shape, and forget the moments."""
+        """Set the numbers, which may change their shape, and forget the moments."""
         self.value = value.detach().clone().requires_grad_()
         self._optimiser = torch.optim.Adam([self.value], lr=LEARNING_RATE)
 
@@ -30,7 +32,7 @@ class FittedNumbers:
         self.value.grad = None
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the numbers, and the optimiser's moments, with which a fit continues."""
+        """Return the numbers and the optimiser's moments, from which a fit continues."""
         moments = self._optimiser.state_dict()["state"]
         return {"value": self.value.detach().clone(), "moments": moments}
 

@@ -1,4 +1,4 @@
-"""Keep, restore and leave alone the program's global generators, from which libraries draw."""
+"""Save and restore the program's global generators, from which libraries draw."""
 
 import random
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ def global_generators() -> dict[str, Any]:
 
 
 def restore_generators(state: Mapping[str, Any]) -> None:
-    """Set the global generators to a state, so that the program draws on from there."""
+    """Set the global generators to a state, so that draws continue from there."""
     np.random.set_state(state["numpy"])  # noqa: NPY002  # as above
     torch.set_rng_state(state["torch"])
     if len(state["cuda"]) == (torch.cuda.device_count() if torch.cuda.is_available() else 0):
@@ -30,7 +30,7 @@ def restore_generators(state: Mapping[str, Any]) -> None:
 
 @contextmanager
 def generators_left_alone() -> Iterator[None]:
-    """Restore the global generators after the block to their state before it."""
+    """Restore the global generators after the block to their state before the block."""
     before = global_generators()
     try:
         yield

@@ -1,7 +1,7 @@
 """A learned reward as a reward model of LeRobot: its class, its config and its two files.
 
-Imported only when it is needed, since LeRobot does not install beside this package's lock. A config
-of type `preferl` is known to LeRobot once this module was imported.
+This module is imported only when it is needed, since LeRobot cannot be installed with the versions
+that this package locks. After the import, LeRobot knows configs of type `preferl`.
 """
 
 import json
@@ -43,7 +43,7 @@ class PreferlConfig(RewardModelConfig):
 
 @final
 class PreferlRewardModel(PreTrainedRewardModel):
-    """A learned reward with LeRobot's interface; it is not trained there."""
+    """A learned reward with LeRobot's interface. LeRobot does not train it."""
 
     config_class = PreferlConfig
     name = "preferl"
@@ -57,15 +57,16 @@ class PreferlRewardModel(PreTrainedRewardModel):
 
     @classmethod
     def of(cls, reward: RewardFunction, observations: Sequence[str]) -> "PreferlRewardModel":
-        """Return a learned reward as LeRobot's; `save_pretrained` writes its folder.
+        """Return a learned reward as LeRobot's reward model; `save_pretrained` writes its folder.
 
         Args:
             reward: the learned reward.
-            observations: names of the features that it observes. A reward of a dictionary observes
-                those of its keys.
+            observations: names of the features that the reward observes. If its observations are a
+                dictionary, these are the keys.
 
         Raises:
-            ModelError: not one name for each observation, or features of a frozen encoder.
+            ModelError: there is not one name for each observation, or the reward observes features
+                of a frozen encoder.
         """
         if reward.frozen_encoder:
             raise ModelError(
@@ -99,8 +100,9 @@ class PreferlRewardModel(PreTrainedRewardModel):
     def compute_reward(self, batch: Mapping[str, Tensor]) -> Tensor:
         """Compute the reward `[B]` of a batch of frames, on the device of the model.
 
-        Observations are `[B, *obs]`, and pictures `[B, channels, height, width]` in [0, 1], as
-        LeRobot's loader gives them, or bytes. Of a chunk of actions `[B, chunk, *act]`, the first
+        Observations are `[B, *obs]`. Pictures are `[B, channels, height, width]`, either in [0, 1],
+        as LeRobot's loader returns them, or as bytes. If actions come in chunks `[B, chunk, *act]`,
+        the first action of each chunk is taken.
         one is taken.
 
         Raises:
@@ -135,14 +137,14 @@ class PreferlRewardModel(PreTrainedRewardModel):
 def make_preferl_pre_post_processors(
     config: PreferlConfig, dataset_stats: Mapping[str, Any] | None = None
 ) -> tuple[Any, Any]:
-    """Return LeRobot's pipelines, which change nothing: the model scales its inputs itself."""
+    """Return LeRobot's pipelines. They change nothing: the model scales its inputs itself."""
     del config, dataset_stats
     before = PolicyProcessorPipeline(steps=[], name="preferl_preprocessor")
     return before, PolicyProcessorPipeline(steps=[], name="preferl_postprocessor")
 
 
 def _untrained(about: Mapping[str, Any]) -> RewardModel:
-    """Return the model of a config with weights of its own, which those of a file replace."""
+    """Return the model of a config with initial weights, which those of a file replace."""
     config = config_from_json(about["model"], "a LeRobot config", ())
     of = space_from_json(about["observation_space"]), space_from_json(about["action_space"])
     return build_reward_model(config, *of, seed=0)
@@ -156,7 +158,7 @@ def _feature(space: Space) -> PolicyFeature:
 
 
 def _values(values: Tensor, space: Space) -> Tensor:
-    """Return a batch of a feature as the model takes it: pictures as bytes with channels last."""
+    """Return a batch of a feature in the model's layout: pictures as bytes with channels last."""
     if not is_image(space):
         return values
     pictures = values if values.dtype == torch.uint8 else (values * 255).round().clamp(0, 255)

@@ -1,4 +1,4 @@
-"""The column of each query in the bootstraps of an ensemble, which stays the same in every fit."""
+"""The column of each query in an ensemble's bootstraps, which is the same in every fit."""
 
 from collections.abc import Iterable
 from typing import final
@@ -12,8 +12,8 @@ from preferl.shapes import IntArray
 class AnswerPlaces:
     """Columns of queries in `RewardTrainer.bootstrap`, numbered in the order of first use.
 
-    The rows of a fit cannot serve as columns: if the oldest answers are dropped, or an answer is
-    withdrawn, all later rows move up. A member would then train on answers that validated it.
+    A fit's rows cannot serve as columns. If the oldest answers are dropped, or an answer is
+    withdrawn, all later rows move up, and a member would then train on answers that validated it.
 
     Attributes:
         queries: `[Q]` the query of each column.
@@ -30,7 +30,10 @@ class AnswerPlaces:
         return len(self.queries)
 
     def __call__(self, queries: IntArray) -> IntArray:
-        """Return the columns `[P]` of answers by their queries' numbers; new queries come last."""
+        """Return the columns `[P]` of answers by the numbers of their queries.
+
+        New ones come last.
+        """
         different, first = np.unique(queries, return_index=True)
         new = np.sort(first[~np.isin(different, self.queries)])
         self.queries = np.append(self.queries, queries[new])

@@ -1,4 +1,4 @@
-"""Rewards in numbered folders: one program publishes them, others read them when they like.
+"""Rewards in numbered folders: one program publishes them, and other programs read them.
 
 A version is either complete or absent, even after a power loss. Version numbers come from the
 folder itself, never from a clock.
@@ -32,7 +32,7 @@ from preferl.training.reward_function import RewardFunction, load_reward, save_r
 LOGGER = get_logger(__name__)
 
 KEEP: Final = 5
-"""Number of versions that stay: enough that none is removed while a program reads it."""
+"""Number of versions that stay: enough that no version is removed while a program reads it."""
 
 LOCK: Final = "publisher"
 """File that holds the publisher's lock."""
@@ -50,8 +50,8 @@ class Version(NamedTuple):
 
 
 def read_version(folder: Location | SyncedFolder, number: int, *, device: str = "cpu") -> Version:
-    """Read one version; raise `CheckpointError` unless all its files are as they were published."""
-    # Fetch again: if the folder was emptied, numbers restart, and a local copy is out of date.
+    """Read one version; raise `CheckpointError` if its files differ from the published ones."""
+    # Fetch again: if the folder was emptied, numbers restart, and a local copy is outdated.
     path = SyncedFolder.at(folder).fetch(version_name(number), again=True)
     with reading(path, expected="a whole published reward"):
         description = read_object(path / ABOUT)
@@ -61,7 +61,7 @@ def read_version(folder: Location | SyncedFolder, number: int, *, device: str = 
 
 
 def newest_reward(folder: Location, *, device: str = "cpu") -> Version:
-    """Read the newest version in a folder, or the folder of one version or saved reward itself.
+    """Read the newest version in a folder. It may also be the folder of a version or saved reward.
 
     A saved reward counts as version 1.
     """
@@ -70,8 +70,8 @@ def newest_reward(folder: Location, *, device: str = "cpu") -> Version:
         return read_version(synced, published[-1], device=device)
     if synced.url is not None:
         raise CheckpointError(
-            f"{synced}: expected published rewards, got none. Name the folder of all versions, "
-            "and see that one was published."
+            f"{synced}: expected published rewards, got none. Name the folder of all versions, and "
+            "check that a reward was published."
         )
     path = synced.path
     if (path / ABOUT).is_file() and VERSION.fullmatch(path.name):
@@ -80,7 +80,7 @@ def newest_reward(folder: Location, *, device: str = "cpu") -> Version:
 
 
 def write_spaces(folder: Location | SyncedFolder, observations: Space, actions: Space) -> None:
-    """Write the spaces that a reward will see into its folder, for the program that fits it."""
+    """Write the spaces of a reward's inputs into its folder, for the program that fits it."""
     description = {"observations": space_to_json(observations), "actions": space_to_json(actions)}
     with SyncedFolder.at(folder).writing(SPACES) as draft:
         write_json(draft, description)
@@ -150,9 +150,10 @@ class Publisher:
             write_extra: writes more files into the version's folder, for the publisher.
 
         Raises:
-            ConfigError: a number that is not above the earlier ones, metrics that JSON cannot
-                hold, or a reward that cannot be saved.
+            ConfigError: the number is not above the earlier ones, JSON cannot hold the metrics, or
+                the reward cannot be saved.
             StorageError: the folder cannot be written to or is full, or another program has
+                published this version. Nothing is published then.
                 published this version. Nothing is published then.
         """
         earlier = versions(self.synced)
@@ -175,8 +176,8 @@ class Publisher:
 class PublishedReward:
     """The published reward that a program uses; it changes only on request.
 
-    Call `refresh` between rollouts, which reads the disk. Or call `watch` once, and `switch`
-    between rollouts, which does not read the disk. Neither waits for the publisher, and an
+    Either call `refresh` between rollouts, which reads the disk. Or call `watch` once, and then
+    `switch` between rollouts, which does not read the disk. Neither waits for the publisher. An
     unreadable version never replaces a readable one.
 
     Args:
@@ -211,7 +212,7 @@ class PublishedReward:
 
     @property
     def version(self) -> int:
-        """The number of the version in use; 0 before the first."""
+        """The number of the version in use; 0 before the first one."""
         return 0 if self._in_use is None else self._in_use.number
 
     @property
@@ -233,7 +234,7 @@ class PublishedReward:
     def watch(self, seconds: float = 1.0) -> Self:
         """Look for new versions in the background every `seconds`, so that `switch` need not."""
         if self._watcher is None:
-            self._stop = threading.Event()  # a thread that outlives `close` keeps the old one
+            self._stop = threading.Event()  # an older thread may still run, and keeps its own
             work = partial(self._keep_reading, seconds, self._stop)
             name = "published-reward"
             self._watcher = threading.Thread(target=work, name=name, daemon=True)
@@ -245,14 +246,14 @@ class PublishedReward:
         return None if self._in_use is None else self._in_use._asdict()
 
     def restore(self, snapshot: Mapping[str, Any] | None) -> None:
-        """Use the version that a snapshot holds, or none, whatever has been published since.
+        """Use the version of a snapshot, or none, even if newer ones have been published.
 
         The next `switch` or `refresh` brings a newer version into use.
         """
         self._in_use = None if snapshot is None else Version(**snapshot)
 
     def switch(self) -> bool:
-        """Switch to the version that `watch` has read; return whether that is a newer one."""
+        """Switch to the version that `watch` has read; return whether it is newer."""
         next_version = self.next
         newer = next_version is not None and next_version.number > self.version
         self._in_use = next_version if newer else self._in_use
@@ -290,7 +291,7 @@ class PublishedReward:
                 except StorageError:
                     raise
                 except Exception as error:  # a broken file may raise anything
-                    if version_folder(self.folder, newer).is_dir():  # else it was just removed
+                    if version_folder(self.folder, newer).is_dir():  # otherwise it was just removed
                         problem = problem or f"Reward version {newer} cannot be read: {error}"
         except OSError as error:
             problem = f"Rewards cannot be read: {error}"

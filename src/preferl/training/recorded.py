@@ -7,23 +7,23 @@ import torch
 from torch import Tensor
 
 Update = Callable[[Any], dict[str, Tensor]]
-"""Makes an update from a batch, a tuple of tensors and tuples, and returns its metrics."""
+"""Makes an update from a batch of tensors, in nested tuples, and returns its metrics."""
 
 WARM_UP: Final = 3
-"""Updates before the recording, in which libraries choose kernels and allocate memory."""
+"""Updates before the recording; libraries choose kernels and allocate memory in them."""
 
 
 @final
 class RecordedUpdate:
     """An update that is recorded as a CUDA graph and then replayed.
 
-    An update launches some hundred kernels. Launching them takes a processor longer than running
-    them takes a GPU; a graph is one launch. The first updates are made as usual, and recording
+    An update launches some hundred kernels. A CPU takes longer to launch them than a GPU takes to
+    run them, but a graph is launched only once. The first updates are made as usual, and recording
     changes no number. Metrics are valid until the next call.
 
     Args:
-        update: changes tensors in place, and never copies a number from the device. Random
-            numbers come with the batch, or from the device's global stream.
+        update: changes tensors in place, and never copies a number from the device. Random numbers
+            come with the batch, or from the device's global generator.
         device: a GPU.
     """
 
@@ -47,7 +47,7 @@ class RecordedUpdate:
         return self._metrics
 
     def _aside(self, batch: Any) -> dict[str, Tensor]:
-        """Make an update on the stream that will record, not on the usual stream."""
+        """Make an update on the stream that records, instead of the usual stream."""
         usual = torch.cuda.current_stream(self._stream.device)
         self._stream.wait_stream(usual)
         with torch.cuda.stream(self._stream):
@@ -64,7 +64,7 @@ class RecordedUpdate:
         return graph
 
     def _updated(self, batch: Any) -> dict[str, Tensor]:
-        """Make an update, and drop its gradients, which belong to this stream alone."""
+        """Make an update, and drop its gradients, which belong to this stream only."""
         return {name: metric.detach() for name, metric in self._update(batch).items()}
 
 

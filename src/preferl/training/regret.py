@@ -1,8 +1,9 @@
-"""Rewards from answers that compare regret in place of return (Knox et al. 2024).
+"""Rewards from answers that compare regret instead of return (Knox et al. 2024).
 
-People who know a task may prefer the clip with better decisions to the clip that earned more: of a
-walk to the goal that has not arrived yet and a stay beside a small reward, the walk. For such
-answers, the score of a segment is minus its regret under the reward that is being learned.
+People who know a task may prefer the clip with better decisions to the clip that earned more. For
+example, they prefer a walk towards the goal that has not arrived yet to a stay beside a small
+reward. For such answers, the score of a segment is minus its regret under the reward that is being
+learned.
 """
 
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from preferl.functional.regret import (
 )
 
 STARTS: Final = 8
-"""Random first weights. The likelihood by regret has several maxima, and the best is returned."""
+"""Number of random first weights. The likelihood by regret has several maxima; the best counts."""
 
 UPDATES: Final = 300
 RATE: Final = 0.1
@@ -34,7 +35,7 @@ PRIOR: Final = 0.01
 """Half the inverse variance of the normal prior of a weight."""
 
 Score = Callable[[Tensor], Tensor]
-"""Reward weights `[W, F]` to the scores of the segments of each pair, `[W, P, 2]`."""
+"""Maps reward weights `[W, F]` to the scores of the segments of each pair, `[W, P, 2]`."""
 
 
 @final
@@ -43,14 +44,14 @@ class LinearTask:
     """A task of finitely many states and actions, whose reward is linear in features of steps.
 
     Attributes:
-        transitions: `[X, U, X]` chance of each next state. What a row lacks to 1 is the chance that
-            the episode terminates.
-        features: `[X, U, F]` of each step.
-        discount: weight of each step relative to the one before, in (0, 1).
+        transitions: `[X, U, X]` probability of each next state. If a row sums to less than 1, the
+            rest is the probability that the episode terminates.
+        features: `[X, U, F]` features of each step.
+        discount: weight of each step relative to the step before it, in (0, 1).
 
     Raises:
-        DataError: shapes that do not agree, or chances that are negative or sum to more than 1.
-        ConfigError: a discount out of range.
+        DataError: the shapes do not agree, or probabilities are negative or sum to more than 1.
+        ConfigError: the discount is out of range.
     """
 
     transitions: Tensor
@@ -71,8 +72,8 @@ class LinearTask:
             )
         if (self.transitions < 0).any() or (self.transitions.sum(-1) > 1 + 1e-6).any():
             raise DataError(
-                "LinearTask.transitions: expected chances of at least 0, which sum to at most 1 "
-                "over next states; got others."
+                "LinearTask.transitions: expected probabilities of at least 0, which sum to at "
+                "most 1 over next states; got others."
             )
 
     def optimal_policies(self, weights: Tensor) -> Tensor:
@@ -84,7 +85,7 @@ class LinearTask:
         return successor_features(self.transitions, self.features, policies, self.discount)
 
     def advantages(self, weights: Tensor) -> Tensor:
-        """Return the optimal advantages under one reward of weights `[F]`: `[X, U]`."""
+        """Return the optimal advantages under the reward of weights `[F]`: `[X, U]`."""
         policy = self.optimal_policies(weights[None])
         return advantages(self.successors(policy), weights[None])[0]
 
@@ -95,14 +96,15 @@ def fit_by_return(
     """Return the weights of the linear reward under which preferred segments return more.
 
     Args:
-        features: `[P, 2, L, F]` of the steps of each pair.
+        features: `[P, 2, L, F]` features of the steps of each pair.
         mask: `[P, 2, L]` true where a step is real.
         preference: `[P]` probability that the first is preferred; NaN is ignored.
         noise: share of answers taken to be random, in [0, 1).
-        seed: decides the first weights.
+        seed: seed of the first weights.
 
     Returns:
-        `[F]`, in units in which a difference of 1 is preferred in 73 of 100 answers.
+        `[F]`. In its units, the first of two segments is preferred in 73 of 100 answers if it
+        returns 1 more.
     """
     totals = pool(features.movedim(-1, 0), mask)  # [F, P, 2]
 
@@ -127,25 +129,28 @@ def fit_by_regret(
 ) -> Tensor:
     """Return the weights of the linear reward under which preferred segments are regretted less.
 
-    The advantages of a reward need its optimal policy, which changes while the reward is learned.
-    A set of policies stands in: those that are optimal under random rewards, and, in a second and
-    a third round, those of the rewards of the round before (section 5 and appendix F of the paper).
+    The advantages of a reward need its optimal policy, which changes while the reward is learned. A
+    set of policies stands in for it. In the first round, they are optimal under random rewards. In
+    the second and third round, policies that are optimal under the rewards of the round before are
+    added (section 5 and appendix F of the paper).
 
     Args:
-        task: what is known of the task: all but its reward.
-        states: `[P, 2, L]` of the steps of each pair.
-        actions: `[P, 2, L]`
+        task: everything about the task except its reward.
+        states: `[P, 2, L]` states of the steps of each pair.
+        actions: `[P, 2, L]` actions of these steps.
         mask: `[P, 2, L]` true where a step is real.
         preference: `[P]` probability that the first is preferred; NaN is ignored.
         noise: share of answers taken to be random, in [0, 1).
-        policies: of random rewards; more cost time and come nearer to each reward's optimum.
-        seed: decides random rewards and first weights.
+        policies: number of policies of random rewards. More policies cost time and come nearer to
+            each reward's optimal policy.
+        seed: seed of random rewards and first weights.
 
     Returns:
-        `[F]`, in units in which a difference of 1 is preferred in 73 of 100 answers.
+        `[F]`. In its units, the first of two segments is preferred in 73 of 100 answers if it is
+        regretted 1 less.
 
     Raises:
-        DataError: states or actions that the task does not have.
+        DataError: the task does not have some of the states or actions.
     """
     for name, numbers, count in zip(
         ("states", "actions"), (states, actions), task.transitions.shape[:2], strict=True
@@ -183,7 +188,7 @@ def _random_weights(count: int, size: int, dtype: torch.dtype, seed: int) -> Ten
 def _fit(score: Score, weights: Tensor, preference: Tensor, noise: float) -> tuple[Tensor, Tensor]:
     """Climb the posterior from all weights `[W, F]` at once; return them with their losses `[W]`.
 
-    The prior of each weight is normal, which keeps a reward finite that all answers agree with.
+    The prior of each weight is normal. It keeps a reward finite even if all answers agree with it.
     """
     weights = weights.clone().requires_grad_()
     optimiser = torch.optim.Adam([weights], lr=RATE)

@@ -1,6 +1,6 @@
 """A frozen snapshot of a reward model: arrays in, arrays out; saved as a folder.
 
-The folder holds the model, and a JSON file that says how its members become one reward.
+The folder holds the model, and a JSON file about how its members become one reward.
 """
 
 import hashlib
@@ -36,10 +36,10 @@ from preferl.training.distributed import ALONE, World
 from preferl.training.scaling import RewardScaler
 
 CHUNK = 4096
-"""Rows per forward: large enough to keep the processor busy, small enough for its cache."""
+"""Rows per forward pass: enough to keep the processor busy, and few enough for its cache."""
 
 CHUNK_BYTES = 2**24
-"""Bytes of pictures per forward; as floats, with a layer's outputs, they take ten times as much."""
+"""Bytes of pictures per forward pass; as floats, with a layer's outputs, they are tenfold."""
 
 TRACED = 16_384
 """Steps of whole episodes that are encoded at once, to bound memory."""
@@ -48,7 +48,7 @@ REWARD: Final = "reward.json"
 FITTED: Final = "fitted_pairs.safetensors"
 PAIRS: Final = "pairs"
 HEADER_BYTES: Final = 1024
-"""Most bytes of the file `FITTED` besides its numbers."""
+"""Largest size in bytes of the file `FITTED`, apart from its numbers."""
 
 
 @final
@@ -56,13 +56,12 @@ class RewardFunction:
     """The reward that a policy gets: a copy of a model that no later training can change.
 
     Args:
-        model: copied, set to evaluation, without gradients.
-        combine: makes one reward of the members' rewards: `mean` (the default) or
-            `lower_bound(k)`.
-        scaler: applied to each member before members are combined; None leaves the model's
-            rewards unscaled.
-        likelihood: `FitReport.likelihood` of the fit that made the model; None has no noise and no
-            scale. It turns `scores` into probabilities, and changes no reward.
+        model: model to copy; the copy is set to evaluation, without gradients.
+        combine: makes one reward of the members' rewards: `mean` (the default) or `lower_bound(k)`.
+        scaler: applied to each member before members are combined; None leaves the model's rewards
+            unscaled.
+        likelihood: `FitReport.likelihood` of the fit that made the model; None means no noise and a
+            scale of 1. It turns `scores` into probabilities, and changes no reward.
 
     Raises:
         ConfigError: the scaler has another number of members than the model.
@@ -139,7 +138,7 @@ class RewardFunction:
     ) -> Self:
         """Return this reward with a `RewardScaler` fitted to episodes, for example the latest.
 
-        `world` is as in `member_rewards`.
+        For `world`, see `member_rewards`.
         """
         rewards = self.member_rewards(episodes, world=world)
         scaler = RewardScaler.fit(rewards, target=target, centre=centre)
@@ -182,7 +181,7 @@ class RewardFunction:
             rewards = self._last(features, mask)
         else:
             rewards = self._model.judge(features, mask).rewards[..., -1]
-        if self._affine is not None:  # a pass over members costs time in fast environments
+        if self._affine is not None:  # in fast environments, looping over members costs time
             mean, scale = self._affine
             rewards = (rewards - mean) * scale
         return self.how(rewards)
@@ -194,8 +193,8 @@ class RewardFunction:
     def member_rewards(self, episodes: Episodes, *, world: World = ALONE) -> FloatArray:
         """Compute each member's reward of each step, `[E, T]`, unscaled.
 
-        Processes of a `world` share the work. All of them get the same rewards, bit by bit, that
-        one process alone would compute.
+        Processes of a `world` share the work. All of them get the same rewards to the last bit, and
+        the same as one process alone.
 
         Raises:
             SpaceError: the episodes' shapes differ from those that the model was built for.
@@ -210,7 +209,7 @@ class RewardFunction:
     def scores(self, segments: Segments) -> FloatArray:
         """Compute scores `[E, N]` of segments by each member; differences are preference logits.
 
-        A Markovian model computes each distinct step once, however many segments hold it.
+        A Markovian model computes each distinct step once, even if several segments hold it.
 
         Raises:
             SpaceError: the segments' shapes differ from those that the model was built for.
@@ -303,19 +302,19 @@ def agent_reward(
 ) -> RewardFunction:
     """Make the reward that an agent gets from a fitted model.
 
-    Each member's rewards are scaled over the reference. The reward is the members' mean, minus
-    `pessimism` times their deviation (Christiano et al. 2017, section 2.2).
+    Each member's rewards are scaled over the reference. The reward is the members' mean minus
+    `pessimism` times their standard deviation (Christiano et al. 2017, section 2.2).
 
     Args:
         model: reward model; it is copied.
         likelihood: `FitReport.likelihood` of the fit.
-        reference: episodes over which each member's mean and deviation are computed, or a scaler
-            that was fitted before.
-        pessimism: how many deviations over members are subtracted from their mean; below 0,
-            deviations are added as an exploration bonus (RUNE).
-        deviation: deviation of each member's scaled rewards over the reference.
+        reference: episodes over which each member's mean and standard deviation are computed, or a
+            scaler that was fitted before.
+        pessimism: how many standard deviations over the members are subtracted from their mean.
+            Below 0, they are added as an exploration bonus (RUNE).
+        deviation: standard deviation of each member's scaled rewards over the reference.
         centre: whether the mean of each member's rewards over the reference becomes zero.
-        world: as in `RewardFunction.member_rewards`.
+        world: see `RewardFunction.member_rewards`.
     """
     combine = lower_bound(pessimism) if pessimism else mean
     scaler = reference if isinstance(reference, RewardScaler) else None
@@ -326,14 +325,14 @@ def agent_reward(
 
 
 def relabel(episodes: Episodes, reward: AnyReward, *, world: World = ALONE) -> Episodes:
-    """Return the episodes with the rewards that `reward` gives each step and its history.
+    """Return the episodes with the reward of `reward` for each step, given the step's history.
 
     The reward of a step is the model's output for the window that ends there, exactly as an agent
     gets it while acting. Rewards are `[T]` float32; all other arrays are shared. `reward` may also
     be a control, or a plain function of observations and actions.
 
-    Processes of a `world` share the work of a `RewardFunction`. Each of them gets all rewards,
-    bitwise the same as one process alone would compute.
+    Processes of a `world` share the work of a `RewardFunction`. All of them get all rewards, and to
+    the last bit the same as one process alone.
 
     Raises:
         SpaceError: the episodes' shapes differ from those that the reward was built for.
@@ -346,7 +345,7 @@ def relabel(episodes: Episodes, reward: AnyReward, *, world: World = ALONE) -> E
 
 
 def save_reward(path: Path | str, reward: RewardFunction) -> None:
-    """Write a reward with its scale as a folder, all or nothing; replace an earlier one there.
+    """Write a reward with its scale as a folder, all or nothing; replace an earlier reward there.
 
     Raises:
         ConfigError: members are not combined by `mean` or `lower_bound`, or the model's class is
@@ -372,7 +371,7 @@ def load_reward(
 ) -> RewardFunction:
     """Read a reward that `save_reward` wrote, with exactly the same numbers.
 
-    `device` and `trust` are as in `load_reward_model`.
+    For `device` and `trust`, see `load_reward_model`.
 
     Raises:
         CheckpointError: the folder is missing or damaged, or holds a model of an unknown class.
@@ -392,7 +391,7 @@ def load_reward(
 
 
 def reward_to_json(reward: RewardFunction) -> dict[str, Any]:
-    """Return how a reward scales and combines its members, as `reward_from_json` reads it.
+    """Return how a reward scales and combines its members, for `reward_from_json`.
 
     Raises:
         ConfigError: members are not combined by `mean` or `lower_bound`.
@@ -417,7 +416,10 @@ def reward_to_json(reward: RewardFunction) -> dict[str, Any]:
 
 
 def reward_from_json(model: RewardModel, about: dict[str, Any]) -> RewardFunction:
-    """Return the reward of a model that `reward_to_json` described; raise as `reading` expects."""
+    """Return the reward of a model that `reward_to_json` described.
+
+    Raise what `reading` expects.
+    """
     scale = about["scaler"]
     scaler = None
     if scale is not None:
@@ -430,7 +432,7 @@ def reward_from_json(model: RewardModel, about: dict[str, Any]) -> RewardFunctio
 
 
 def reward_version(path: Path | str) -> str:
-    """Return the version of a saved reward, a digest of its files."""
+    """Return the version of a saved reward: a digest of its files."""
     text = json.dumps(digests(Path(path)), sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
@@ -461,6 +463,6 @@ def _merged(rewards: FloatArray, world: World) -> FloatArray:
 
 
 def _chunks(count: int, size: int) -> list[slice]:
-    """Split 0...count into parts; a count of 0 gives one empty part, so that results keep axes."""
+    """Split 0 to `count` into parts; 0 gives one empty part, so that results keep their axes."""
     size = max(1, size)
     return [slice(i, min(i + size, count)) for i in range(0, max(1, count), size)]
