@@ -75,7 +75,7 @@ def test_it_is_a_model_like_others(module):
     check_reward_model(model)
     assert config_of(model) == module.TiltConfig(3, 0.5)
     assert RewardSettings("tilt", members=4).preset(length=5, answers=9).model.members == 4
-    with pytest.raises(ConfigError, match="hidden: expected only with"):
+    with pytest.raises(ConfigError, match="hidden: expected None for model tilt"):
         RewardSettings("tilt", hidden=(3,)).preset(length=5, answers=9)
 
 

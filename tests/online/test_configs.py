@@ -41,7 +41,7 @@ def test_counts_beyond_what_an_array_holds_are_refused():
 
 @pytest.mark.parametrize("alone", ["labels", "demonstrations"])
 def test_labels_need_their_demonstrations(alone):
-    with pytest.raises(ConfigError, match=f"labels and demonstrations together, got {alone} alone"):
+    with pytest.raises(ConfigError, match=f"labels and demonstrations together, got only {alone}"):
         WarmStartConfig(**{alone: Path("somewhere")})
     assert not WarmStartConfig(episodes=Path("somewhere")).given
     assert WarmStartConfig(comparisons=(Path("somewhere"),)).given
@@ -69,9 +69,9 @@ def test_budgets_that_cannot_be_kept_are_refused_in_words(settings, words):
     ("settings", "words"),
     [
         ({"mix": "random"}, "TIER:AMOUNT between commas.*'random'"),
-        ({"mix": "random:2,random:3"}, "each of random, medium, expert, replay once"),
+        ({"mix": "random:2,random:3"}, "each of random, medium, expert, replay at most once"),
         ({"mix": "expert:0"}, "mix, expert"),
-        ({"policy": "p", "mix": "random:1,replay:1"}, "random and expert alone"),
+        ({"policy": "p", "mix": "random:1,replay:1"}, "only random and expert"),
     ],
 )
 def test_settings_of_a_data_set_out_of_range(settings, words):

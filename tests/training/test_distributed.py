@@ -99,8 +99,8 @@ def test_shared_fits_that_were_killed_resume_to_the_last_bit(tmp_path, found):
 def test_processes_that_cannot_share_a_fit_are_refused(tmp_path, kind):
     assert shared_work.run(tmp_path, 2, kind) == [1, 1]
     words = {
-        "seeds": "seed of the fit: expected the same in all 2 processes, got others",
-        "normalised": "batch normalisation: expected none where processes share batches",
+        "seeds": "seed of the fit: expected the same in all 2 processes, got differences",
+        "normalised": "batch normalisation: expected none if processes share batches",
     }
     for rank in (0, 1):
         assert words[kind] in (tmp_path / f"{kind}.2.{rank}.txt").read_text()

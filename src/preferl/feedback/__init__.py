@@ -1,4 +1,4 @@
-"""Asking and answering: which pairs, when, and who answers (numpy only)."""
+"""Asking and answering: which pairs to ask about, when, and who answers (numpy only)."""
 
 from typing import TYPE_CHECKING
 

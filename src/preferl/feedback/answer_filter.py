@@ -1,4 +1,4 @@
-"""RIME's filter: it leaves answers that contradict a reward out of the next fit, or reverses them.
+"""RIME's filter: it leaves out answers that contradict a reward, or turns them round.
 
 Cheng et al., "RIME: Robust Preference-based Reinforcement Learning with Noisy Preferences" (2024),
 section 4.1.
@@ -17,17 +17,17 @@ from preferl.feedback.preparations import FitContext
 from preferl.shapes import FloatArray
 
 UPDATES: Final = 50
-"""Updates of the largest loss of trusted answers; the authors make one per round of queries."""
+"""Number of updates of the largest loss of trusted answers; the authors make one per round."""
 
 RATE: Final = 0.1
 """Rate at which an update follows the largest loss."""
 
 MOST_UNCERTAINTY: Final = 3.0
-"""The most by which the variance of losses raises the threshold."""
+"""The most that the variance of losses adds to the threshold."""
 
 
 LEAST_TRUSTED: Final = 0.5
-"""Least share of answers below the threshold; with a smaller share, the reward only guesses."""
+"""Least share of answers below the threshold; if it is smaller, the reward only guesses."""
 
 
 @final
@@ -35,21 +35,21 @@ LEAST_TRUSTED: Final = 0.5
 class AnswerFilter:
     """Trusts answers whose loss under the last fit's reward is below a threshold.
 
-    The loss of an answer is its cross-entropy under the mean probability of the members that have
-    not been trained on it, if there are such members. If trust in annotators is fitted, the
-    probability includes it, so that somebody who answers the opposite is not left out. The
-    threshold follows the losses of the trusted answers, see `threshold`. An answer above it gets
-    weight 0, and is examined again before the next fit. If fewer than half of the answers are below
-    the threshold, the reward knows too little, and no answer changes.
+    The loss of an answer is its cross-entropy under the mean probability of the members that were
+    not trained on it, if there are any. If trust in annotators is fitted, the probability includes
+    it, so that somebody who answers the opposite is not left out. The threshold follows the losses
+    of the trusted answers, see `threshold`. An answer with a loss above the threshold gets weight
+    0, and is examined again before the next fit. If fewer than half of the answers are below the
+    threshold, the reward knows too little, and no answer changes.
 
     Attributes:
         alpha: weight of the largest loss of trusted answers in the threshold.
-        beta: weight of these losses' variance in the threshold.
-        turned_below: answers of a lower probability are reversed instead of left out; 0 reverses
-            none.
+        beta: weight of the variance of these losses in the threshold.
+        turned_below: answers with a probability below this are turned round instead of left out; 0
+            turns none round.
 
     Raises:
-        ConfigError: a number out of its range.
+        ConfigError: a number is out of its range.
     """
 
     alpha: float = 0.5
@@ -60,9 +60,9 @@ class AnswerFilter:
         require_fields(self, alpha=0, beta=0, turned_below=(0, 0.5))
 
     def __call__(self, comparisons: Comparisons, context: FitContext) -> Comparisons:
-        """Return the answers, some with weight 0 or turned round; without a reward, all unchanged.
+        """Return the answers, some with weight 0 or turned round. Without a reward, none changes.
 
-        Rows beyond those of `context.votes` are pseudo-labels and stay unchanged.
+        Rows beyond those of `context.votes` are pseudo-labels and do not change.
         """
         given = context.votes.shape[1]
         if context.reward is None or not given:
@@ -98,8 +98,9 @@ def losses(first: FloatArray, preference: FloatArray) -> FloatArray:
 def threshold(loss: FloatArray, *, alpha: float = 0.5, beta: float = 1.0) -> float:
     """Compute the loss above which an answer is not trusted, from losses `[P]` of all answers.
 
-    It is `-ln x + alpha x + min(beta s, 3)`, where `x` follows the largest loss of answers below
-    the threshold, and `s` is their variance. At first all are below it, so `x` begins at 0.
+    It is `-ln x + alpha x + min(beta s, 3)`. `x` follows the largest loss of answers below the
+    threshold, and `s` is the variance of their losses. At first all answers are below the
+    threshold, so `x` begins at 0.
 
     >>> undecided = np.full(9, math.log(2))  # nobody is left out
     >>> threshold(undecided) > math.log(2)

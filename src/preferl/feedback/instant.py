@@ -1,4 +1,4 @@
-"""Feedback from a teacher in this process, who answers queries at once."""
+"""Feedback from a teacher in this process that answers queries at once."""
 
 from collections.abc import Callable, Mapping
 from math import inf
@@ -24,7 +24,7 @@ from preferl.shapes import FloatArray, IntArray
 
 
 def teacher_in_words(teacher: Teacher) -> str:
-    """Name a teacher: by its name in settings, or else by its own name.
+    """Name a teacher by its name in settings, or else by the name of its class or function.
 
     >>> def lazy(shown, rng): ...
     >>> teacher_in_words(lazy)
@@ -42,20 +42,20 @@ def teacher_in_words(teacher: Teacher) -> str:
 class InstantFeedback:
     """Asks a teacher and keeps the answers.
 
-    Only the steps of compared clips are kept, as copies, so that the experience from which they
-    were cut can be freed. A person's answers are taken one by one (see `SingleAnswers`), so that no
-    answer is lost when the person stops.
+    Only the steps of compared clips are kept, as copies, so that the experience from which the
+    clips were cut can be freed. A person's answers are taken one by one (see `SingleAnswers`), so
+    that none is lost when the person stops.
 
     Attributes:
         teacher: who answers; may be exchanged between queries.
         rng: generator of the teacher's draws.
         max_comparisons: number of newest answers to keep; None keeps all.
-        asked: number of queries asked, whether or not they were answered.
+        asked: number of queries asked, answered or not.
         declined: number of queries that the teacher declined; `comparisons()` leaves them out.
-        on_answers: called with new answers at once, declined ones as NaN, before the next query.
+        on_answers: called with new answers at once, before the next query; declined ones are NaN.
 
     Raises:
-        ConfigError: max_comparisons below 1.
+        ConfigError: `max_comparisons` is below 1.
 
     >>> from preferl.feedback.scripted import ScriptedTeacher
     >>> block = np.zeros((4, 1))
@@ -84,11 +84,11 @@ class InstantFeedback:
         self._blocks: list[Comparisons] = []
 
     def ask(self, segments: Segments, pairs: IntArray) -> None:
-        """Ask a teacher about pairs `[P, 2]` in one call, or a person about one after the other.
+        """Ask a teacher about pairs `[P, 2]` in one call, or a person about one after another.
 
         Raises:
-            FeedbackError: pairs that are not rows of `segments`, or answers that break the
-                teacher's contract. No answer of the call is kept then.
+            FeedbackError: `pairs` are not rows of `segments`, or answers break the teacher's
+                contract. Then no answer of the call is kept.
             FeedbackInterrupted: the person stopped; their answers up to then are kept.
             InputEndedError: the input was closed; the answers up to then are kept.
         """
@@ -108,14 +108,14 @@ class InstantFeedback:
     def require_shape(self, no_clips: Clips) -> None:
         """Raise `FeedbackError` if the teacher's answers to no clips, `[0, 2, L]`, are not `[0]`.
 
-        So a teacher whose answers have a wrong shape is found before the first query. A teacher
-        that raises an error for no clips passes, since queries always have clips.
+        This finds a teacher whose answers have a wrong shape before the first query. A teacher that
+        raises an error for no clips passes, since queries always have clips.
         """
         if isinstance(self.teacher, SingleAnswers):
             return
         try:
             answers = self.teacher(no_clips, np.random.default_rng(0))
-        except Exception:  # other people's code may raise anything
+        except Exception:  # a user's teacher may raise anything
             return
         check_answers(answers, 0)
 
@@ -128,13 +128,13 @@ class InstantFeedback:
         if not self._blocks:
             raise FeedbackError(
                 f"There are no answers yet: {self.asked} queries were asked, and the teacher "
-                f"declined {self.declined}. Ask queries, or a teacher that declines fewer."
+                f"declined {self.declined}. Ask queries, or use a teacher that declines fewer."
             )
         self._blocks = [concatenate(self._blocks)]
         return self._blocks[0]
 
     def remember(self, comparisons: Comparisons) -> None:
-        """Add earlier answers, such as those of a resumed run, as if they were given now."""
+        """Add earlier answers, such as those of a resumed run, as if they were new."""
         answered = comparisons[comparisons.answered].compact()
         self.asked += len(comparisons)
         self.declined += len(comparisons) - len(answered)
@@ -160,7 +160,7 @@ class InstantFeedback:
             if answer is None:
                 raise FeedbackError(
                     f"teacher: expected an answer to each query, got {number} answers to "
-                    f"{len(pairs)}."
+                    f"{len(pairs)} queries."
                 )
             self._keep(segments, pairs[[number]], np.array([answer]))
 
@@ -201,7 +201,7 @@ def sample_comparisons(
     the teacher declines are left out. All draws, including the teacher's, come from `rng`.
 
     Raises:
-        ConfigError: a negative count, or a length below 1.
+        ConfigError: `count` is negative, or `length` is below 1.
         DataError: no episode is long enough.
         FeedbackError: the teacher declines every pair, or breaks its contract.
 
@@ -224,8 +224,8 @@ def ask(
 ) -> Comparisons:
     """Ask a teacher about pairs `[P, 2]` of segments; declined pairs are left out.
 
-    For a teacher whose thresholds follow a policy (`Adapts`), the mean and least return of these
-    segments stand for the policy's.
+    If the teacher's thresholds follow a policy (`Adapts`), the mean and the least return of these
+    segments stand for those of the policy.
 
     Raises:
         FeedbackError: the teacher declines every pair, or breaks its contract.
@@ -236,7 +236,7 @@ def ask(
 
 
 def adapted_to(segments: Segments, teacher: Teacher) -> Teacher:
-    """Return the teacher, with thresholds set from segments if they follow a policy."""
+    """Return the teacher. If its thresholds follow a policy, they are set from segments."""
     if not isinstance(teacher, Adapts) or not len(segments):
         return teacher
     returns = segments.returns()
@@ -245,7 +245,7 @@ def adapted_to(segments: Segments, teacher: Teacher) -> Teacher:
 
 
 def check_pairs(pairs: IntArray, count: int) -> IntArray:
-    """Return pairs as integers `[P, 2]`; raise `FeedbackError` unless below `count` segments."""
+    """Return pairs as integers `[P, 2]`; raise `FeedbackError` unless they are rows of segments."""
     pairs = np.asarray(pairs)
     is_valid = pairs.ndim == 2 and pairs.shape[1] == 2 and np.issubdtype(pairs.dtype, np.integer)
     if not is_valid or (pairs < 0).any() or (pairs >= count).any():
@@ -257,7 +257,7 @@ def check_pairs(pairs: IntArray, count: int) -> IntArray:
 
 
 def check_answers(answers: FloatArray, count: int) -> FloatArray:
-    """Return answers as floats `[count]`; raise `FeedbackError` unless they are probabilities."""
+    """Return answers as floats `[count]`; raise `FeedbackError` if they are no probabilities."""
     try:
         preference = np.asarray(answers, np.float64)
         check_preference(preference, count)

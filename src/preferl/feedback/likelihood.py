@@ -20,15 +20,15 @@ from preferl.shapes import FloatArray
 class Likelihood:
     """`P(first preferred) = noise / 2 + (1 - noise) sigmoid(scale * logit)`.
 
-    It changes probabilities alone, neither rewards nor scores.
+    It changes only probabilities, not rewards or scores.
 
     Attributes:
-        noise: share of answers taken to be random, in [0, 1). At 0 the model may be certain.
-        scale: of logits, above 0. Below 1 a model is surer than the answers bear out; above 1 it
-            is not sure enough.
+        noise: share of answers taken to be random, in [0, 1). At 0, the model may be certain.
+        scale: factor of logits, above 0. A scale below 1 means that the model is surer than the
+            answers justify, a scale above 1 that it is not sure enough.
 
     Raises:
-        ConfigError: a number out of its range.
+        ConfigError: a number is out of its range.
 
     >>> Likelihood(noise=0.2).probability(np.array([0.0, 1000.0])).tolist()
     [0.5, 0.9]
@@ -47,13 +47,13 @@ class Likelihood:
         return np.asarray(np.exp(self.log_probability(logits)))
 
     def log_probability(self, logits: FloatArray) -> FloatArray:
-        """Return the logarithm of `probability`, exact however sure the model is."""
+        """Return the logarithm of `probability`; it stays exact even if the model is very sure."""
         scaled = self.scale * np.asarray(logits, np.float64)
         floor = math.log(self.noise / 2) if self.noise else -math.inf
         return np.asarray(np.logaddexp(floor, math.log1p(-self.noise) - np.logaddexp(0, -scaled)))
 
     def log_odds(self, logits: FloatArray) -> FloatArray:
-        """Return the log-odds of `probability`: the logits of an equal model without noise.
+        """Return the log-odds of `probability`: the logits of an equivalent model without noise.
 
         >>> Likelihood(scale=0.5).log_odds(np.array([3.0])).tolist()
         [1.5]
@@ -69,6 +69,6 @@ class Likelihood:
 
 
 def likelihood_of(reward: object) -> Likelihood:
-    """Return a reward's `likelihood`; without noise and unscaled if it has none."""
+    """Return a reward's `likelihood`; if it has none, one without noise and scale."""
     found: Likelihood = getattr(reward, "likelihood", Likelihood())
     return found

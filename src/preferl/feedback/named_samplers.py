@@ -1,7 +1,8 @@
-"""The samplers of B-Pref that look at the members' predictions, by their names.
+"""The samplers of B-Pref that use the members' predictions, by name.
 
 Lee et al., "B-Pref: Benchmarking Preference-Based Reinforcement Learning" (2021), section 4. The
-hybrids draw ten pairs for each one asked, keep the more informative half, and thin that half.
+hybrids draw ten pairs for each query, keep the more informative half, and choose pairs that lie far
+apart from that half.
 """
 
 from collections.abc import Callable
@@ -21,9 +22,10 @@ KEPT = 0.5
 def disagreement(
     scorer: Scorer, likelihood: LikelihoodInUse, oversampling: float = 10
 ) -> InformativePairs:
-    """Make the sampler of the pairs on whose answer the members disagree most.
+    """Make the sampler of the pairs about which the members disagree most.
 
-    Disagreement is the deviation over members of the probability that the first is preferred.
+    Disagreement is the standard deviation over members of the probability that the first is
+    preferred.
     """
     return InformativePairs(scorer, pair_sampling.probability_variance, oversampling, likelihood)
 

@@ -1,4 +1,4 @@
-"""Preparations change answers before each fit; a function of them and a `FitContext` is enough."""
+"""Preparations change answers before each fit; they are functions of answers and a `FitContext`."""
 
 from dataclasses import dataclass, field
 from typing import Protocol, final, runtime_checkable
@@ -20,15 +20,17 @@ class FitContext:
     """What is known before a fit to `P` answers.
 
     Attributes:
-        reward: reward of the last fit; None before the first.
-        votes: `[E, P]` true for members whose prediction of an answer counts: those that have not
-            been trained on it, or all members if all have. At least one counts for each answer.
+        reward: reward of the last fit; None before the first fit.
+        votes: `[E, P]` true for members whose prediction of an answer counts. These are the members
+            that were not trained on it, or all members if all were. At least one counts for each
+            answer.
         experience: recent episodes, for pairs that nobody was asked about; None if there are none.
         segment_length: steps of a clip.
-        short: how to treat shorter episodes, as in `sample_segments`.
-        rng: source of draws, the same in runs of the same seed.
+        short: how to treat shorter episodes, see `sample_segments`.
+        rng: source of draws; the same in runs of the same seed.
         trust: `[P]` trust in the annotator of each answer, if it is fitted. It multiplies log-odds;
-            below 0, a person means the opposite of their answers. `[1]` of 1 if it is not fitted.
+            below 0, a person means the opposite of their answers. If it is not fitted, `[1]` with
+            the value 1.
     """
 
     reward: Reward | None = None
@@ -40,10 +42,10 @@ class FitContext:
     trust: FloatArray = field(default_factory=lambda: np.ones(1))
 
     def logits(self, segments: Segments, pairs: IntArray) -> FloatArray:
-        """Compute log-odds `[E, N]` that the first clip of pairs `[N, 2]` is better, by member.
+        """Compute log-odds `[E, N]` of each member that the first clip of pairs `[N, 2]` is better.
 
-        They use the fitted scale but not the noise: they say which clip is better, not what a
-        person who errs would answer.
+        The log-odds include the fitted scale but not the noise. They are about which clip is
+        better, not about what a person who errs would answer.
         """
         if self.reward is None:
             return np.zeros((1, len(pairs)))
@@ -58,7 +60,7 @@ class Preparation(Protocol):
     def __call__(self, comparisons: Comparisons, context: FitContext) -> Comparisons:
         """Return the comparisons of a fit: the given rows first, then any others.
 
-        The first `P` rows are the given answers; their weights and preferences may change. Each
-        further row is a pseudo-label: every member trains on it, and none is validated on it.
+        The first `P` rows are the given answers, whose weights and preferences may have changed.
+        Each further row is a pseudo-label: every member trains on it, and none is validated on it.
         """
         ...

@@ -13,7 +13,7 @@ from preferl.printing import harmless
 from preferl.shapes import Array, BoolArray, FloatArray
 
 KEYS = {"l": 1.0, "r": 0.0, "e": 0.5, "n": float("nan"), "": float("nan")}
-"""Maps what is typed to the preference that it means; Enter alone declines."""
+"""Maps what a person types to a preference; Enter alone declines."""
 
 HELP = "l left, r right, e equal, n or Enter cannot tell, q stop"
 
@@ -24,13 +24,13 @@ PLAIN = "_.-:=+*#"
 @final
 @dataclass(frozen=True)
 class PromptTeacher:
-    """Shows one pair after the other and waits for a key: l, r, e, n or Enter, and q to stop.
+    """Shows one pair after another and waits for a key: l, r, e, n or Enter, and q to stop.
 
     Attributes:
-        show: presents one pair, given its clips `[2, L]` and its number from 0; None writes
+        show: presents a pair, given its clips `[2, L]` and its number from 0. None writes
             `sparklines` to `output`. Play videos or plot here.
-        ask: shows a prompt and returns what was typed.
-        output: where everything but the prompt goes; None is standard output.
+        ask: shows a prompt and returns what the person typed.
+        output: where everything except the prompt is written; None is standard output.
     """
 
     show: Callable[[Clips, int], None] | None = None
@@ -38,11 +38,11 @@ class PromptTeacher:
     output: TextIO | None = None
 
     def __call__(self, shown: Clips, rng: np.random.Generator) -> FloatArray:
-        """Show clips `[P, 2, L]`, and return the preferences `[P]` that are typed.
+        """Show clips `[P, 2, L]`, and return the preferences `[P]` that the person types.
 
         Raises:
-            FeedbackInterrupted: the person stopped, by q or Ctrl-C; holds the answers so far.
-            InputEndedError: the input was closed, as where no terminal is attached.
+            FeedbackInterrupted: the person stopped with q or Ctrl-C; it holds the answers so far.
+            InputEndedError: the input was closed, for example because there is no terminal.
         """
         return np.array(list(self.one_by_one(shown, rng)), np.float64)
 
@@ -68,7 +68,7 @@ class PromptTeacher:
         while (typed := self.ask(prompt).strip().lower()) not in KEYS:
             if typed == "q":
                 raise KeyboardInterrupt
-            self._write(f"{typed!r} is none of the keys.")
+            self._write(f"{typed!r} is not one of the keys.")
         return KEYS[typed]
 
     def _present(self, clips: Clips, number: int) -> None:
@@ -93,13 +93,13 @@ class PromptTeacher:
 def sparklines(clips: Clips, *, width: int = 30, rows: int = 12, levels: str = BLOCKS) -> str:
     """Draw two clips side by side, with a line for each number of observations and actions.
 
-    Both clips of a line share its scale, whose ends are written behind it. Padded steps are blank.
-    The environment's reward is not shown, since the person should decide rather than read it off.
+    Both clips of a line share a scale, whose ends are written after them. Padded steps are blank.
+    The environment's reward is not shown, since the person should decide and not read it off.
 
     Args:
         clips: `[2, L]`.
-        width: columns for each clip; steps of longer clips are left out.
-        rows: most lines; lines left out are counted.
+        width: columns for each clip; some steps of longer clips are left out.
+        rows: most lines; further lines are only counted.
         levels: characters from low to high.
 
     >>> steps = np.array([[0.0, 1.0, 2.0], [2.0, 0.0, 0.0]])[..., None]
@@ -135,7 +135,7 @@ def _columns(clips: Clips) -> list[tuple[str, Array]]:
 
 
 def _line(values: Array, mask: BoolArray, levels: str) -> tuple[str, str, str]:
-    """Draw two strips of characters for `[2, W]` values, and the ends of their common scale."""
+    """Draw two strips of characters for values `[2, W]`, and the ends of their common scale."""
     values = np.asarray(values, np.float64)
     visible = mask & np.isfinite(values)
     if not visible.any():

@@ -1,6 +1,6 @@
-"""The protocols of samplers, teachers and feedback; a plain function can be a sampler or a teacher.
+"""The protocols of samplers, teachers and feedback. Plain functions can be samplers or teachers.
 
-Two exceptions let a teacher stop half-way without losing the answers so far.
+With two exceptions, a teacher can stop half-way without losing the answers so far.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from preferl.shapes import FloatArray, IntArray
 
 
 class PairSampler(Protocol):
-    """Chooses pairs to ask about; `WantsSegments` says how many segments it chooses from."""
+    """Chooses pairs to ask about. `WantsSegments` tells how many segments it chooses from."""
 
     def __call__(self, segments: Segments, count: int, rng: np.random.Generator) -> IntArray:
         """Return pairs `[count, 2]` of rows of `segments`; the two rows of a pair differ."""
@@ -24,7 +24,7 @@ class PairSampler(Protocol):
 
 @runtime_checkable
 class WantsSegments(Protocol):
-    """A sampler that wants to choose among a certain number of segments; others need not."""
+    """A sampler that chooses among a certain number of segments; samplers need not be one."""
 
     def segments_for(self, queries: int) -> int:
         """Return how many segments to draw for choosing this number of queries."""
@@ -57,15 +57,15 @@ class SingleAnswers(Protocol):
     """A teacher whose answers can be kept one by one, since each takes a person's time."""
 
     def one_by_one(self, shown: Clips, rng: np.random.Generator) -> Iterator[float]:
-        """Ask about clips `[P, 2, L]` one by one, each only after the last answer was taken."""
+        """Ask about clips `[P, 2, L]` one by one; each only after the last answer was stored."""
         ...
 
 
 class Feedback(Protocol):
-    """Takes queries and has answers sooner or later; all modes share this interface."""
+    """Takes queries, and has answers at once or later; all ways of asking share this interface."""
 
     def ask(self, segments: Segments, pairs: IntArray) -> None:
-        """Take queries; return nothing, since people answer when they like."""
+        """Take queries. Return nothing, since people answer later."""
         ...
 
     def comparisons(self) -> Comparisons:
@@ -83,17 +83,17 @@ class LastingFeedback(Protocol):
 
     @property
     def newest_query(self) -> int:
-        """Return the number of the newest query; 0 before the first."""
+        """Return the number of the newest query; 0 before the first one."""
         ...
 
     def ask_rest(self, segments: Segments, pairs: IntArray, *, since: int) -> None:
-        """Take queries as `ask` does, except those that were asked after query `since`."""
+        """Take queries like `ask`, except those that were asked after query `since`."""
         ...
 
 
 @final
 class FeedbackInterrupted(KeyboardInterrupt):
-    """The person asked to stop; ends the program like Ctrl-C unless someone saves and goes on.
+    """The person asked to stop. Like Ctrl-C, it ends the program unless somebody catches it.
 
     Attributes:
         answers: `[A]` preferences for the first `A` pairs of the call that was interrupted.
@@ -106,7 +106,7 @@ class FeedbackInterrupted(KeyboardInterrupt):
 
 @final
 class InputEndedError(FeedbackError):
-    """Raised when nobody is left to answer, since the input was closed.
+    """Raised when the input was closed, so that nobody can answer.
 
     Attributes:
         answers: `[A]` preferences for the first `A` pairs of the call that was cut short.

@@ -1,4 +1,4 @@
-"""Pseudo-labels: answers that the reward itself gives about pairs that nobody was asked about.
+"""Pseudo-labels: the reward's own answers about pairs that nobody was asked about.
 
 Park et al., "SURF: Semi-supervised Reward Learning with Data Augmentation for Feedback-efficient
 Preference-based RL" (2022), section 4.1.
@@ -20,17 +20,17 @@ from preferl.feedback.preparations import FitContext
 @final
 @dataclass(frozen=True)
 class PseudoLabels:
-    """Adds pairs of recent clips with answers, if the last fit's reward is sure of them.
+    """Adds pairs of recent clips with answers, if the reward of the last fit is sure of them.
 
     Attributes:
-        confidence: a pair is labelled if the members' mean probability that one of its clips is
-            better is at least this; in [0.5, 1).
-        ratio: pairs that are drawn for each answer.
-        weight: total weight if all drawn pairs were labelled, in multiples of the number of
+        confidence: a pair is labelled if, by the members' mean probability, one of its clips is
+            better with at least this probability; in [0.5, 1).
+        ratio: number of pairs drawn for each answer.
+        weight: total weight of all drawn pairs if all were labelled, in multiples of the number of
             answers. Each labelled pair weighs `weight / ratio`.
 
     Raises:
-        ConfigError: a number out of its range.
+        ConfigError: a number is out of its range.
     """
 
     confidence: float = 0.99
@@ -43,7 +43,7 @@ class PseudoLabels:
         require_in("weight", self.weight, 0, inf)
 
     def __call__(self, comparisons: Comparisons, context: FitContext) -> Comparisons:
-        """Return the answers, followed by pseudo-labels; there are none before the first fit."""
+        """Return the answers, followed by pseudo-labels. Before the first fit, there are none."""
         drawn = round(self.ratio * len(comparisons))
         if context.reward is None or context.experience is None or not drawn:
             return comparisons

@@ -25,22 +25,22 @@ from preferl.shapes import BoolArray, FloatArray, IntArray
 class RankedLists:
     """Decides what to ask, so that answers sort the clips of `M` lists.
 
-    The lists grow side by side: `pairs` returns the next query of each list that has queries left,
+    The lists grow side by side. `pairs` returns the next query of each list that has queries left,
     and `add` takes the answers.
 
     Args:
         clips: `[M, K]` rows of segments, in the order in which they enter the lists.
         queries: number of queries, shared evenly by all lists; or `[M]` queries of each list.
-        rng: draws which clip of a pair comes first, and which clip of a shared place is compared.
-            Without it, the new clip comes first, and the first clip at a place is compared, so that
-            the same answers always lead to the same queries.
+        rng: draws which clip of a pair comes first, and which clip is compared if several share a
+            place. Without it, the new clip comes first, and the first clip at a place is compared.
+            The same answers then always lead to the same queries.
 
     Attributes:
         place: `[M, K]` place of each clip in its list, from 0, the worst. It is -1 for a clip
-            without a place yet, or about which the teacher declined to answer.
+            without a place yet, or for a clip whose comparison was declined.
 
     Raises:
-        ConfigError: no query, or fewer queries than lists.
+        ConfigError: there is no query, or there are fewer queries than lists.
 
     >>> lists = RankedLists(np.array([[4, 2, 9]]), 10, np.random.default_rng(0))
     >>> while len(pairs := lists.pairs()):
@@ -59,14 +59,14 @@ class RankedLists:
         self.place = np.full((count, clips_per_list), -1)
         self.place[:, :1] = 0
         self._places = np.ones(count, np.int64)  # of each list
-        self._new = np.ones(count, np.int64)  # column of the clip that enters
+        self._new = np.ones(count, np.int64)  # column of the clip that is being inserted
         self._low = np.zeros(count, np.int64)
         self._high = np.ones(count, np.int64)
         self._asked = np.arange(0)
         self._flipped = np.zeros(0, bool)
 
     def pairs(self) -> IntArray:
-        """Return rows of segments to ask about, `[Q, 2]`; none once all lists are finished."""
+        """Return rows of segments to ask about, `[Q, 2]`; empty when all lists are finished."""
         self._asked = np.flatnonzero((self._left > 0) & (self._new < self._clips.shape[1]))
         lists = self._asked
         is_at_middle = self.place[lists] == self._middle[lists, None]
@@ -86,9 +86,9 @@ class RankedLists:
         return np.where(self._flipped[:, None], pairs[:, ::-1], pairs)
 
     def add(self, preference: FloatArray, known: BoolArray | None = None) -> None:
-        """Sort clips by the answers `[Q]` to the last `pairs`; the first is preferred above 0.5.
+        """Sort clips by the answers `[Q]` to the last `pairs`; above 0.5, the first is preferred.
 
-        NaN is a declined answer. A list whose answer is not `known` stops growing.
+        NaN is a declined answer. If an answer is not `known`, its list stops growing.
         """
         if known is not None:
             self._left[self._asked[~known]] = 0
@@ -97,11 +97,12 @@ class RankedLists:
             self._asked = self._asked[known]
         lists = self._asked
         middle = self._middle[self._asked]
-        better = np.where(self._flipped, 0.5 - preference, preference - 0.5)  # than what is there
+        # than the clip in the list
+        better = np.where(self._flipped, 0.5 - preference, preference - 0.5)
         self._low[lists] = np.where(better > 0, middle + 1, self._low[lists])
         self._high[lists] = np.where(better < 0, middle, self._high[lists])
         self.place[lists, self._new[lists]] = np.where(better == 0, middle, -1)
-        placed = lists[(self._low == self._high)[lists]]  # between two other clips
+        placed = lists[(self._low == self._high)[lists]]  # its place is known
         low = self._low[placed, None]
         self.place[placed] += self.place[placed] >= low
         self.place[placed, self._new[placed]] = low[:, 0]
@@ -132,7 +133,8 @@ def sample_lists(
 ) -> tuple[Segments, IntArray]:
     """Sample segments for lists; return them and their rows `[M, K]`.
 
-    A list gets one clip more than its queries, which is enough even if all clips are called equal.
+    A list gets one clip more than it has queries, which is enough even if all clips are called
+    equal.
     """
     clips_per_list = int(shared_evenly(queries, lists).max()) + 1
     segments = sample_segments(episodes, lists * clips_per_list, length, rng)
@@ -152,20 +154,20 @@ def sample_ranked(
 
     Args:
         episodes: episodes with the environment's rewards, by which a scripted teacher answers.
-        queries: queries of all lists together.
+        queries: number of queries, over all lists.
         length: steps of a segment.
         teacher: teacher that answers at once.
         rng: generator of all draws, including the teacher's.
-        lists: number of lists that grow side by side. LiRE has one for each 100 queries; take at
-            least four, so that each member of an ensemble has out-of-bag lists.
+        lists: number of lists, which grow side by side. LiRE has one list for each 100 queries.
+            Take at least four, so that each member of an ensemble has out-of-bag lists.
 
     Returns:
-        The queries in the order in which they were asked, without those that were declined;
-        `with_implied` adds what they imply.
+        The queries in the order in which they were asked, without declined ones. `with_implied`
+        adds the answers that follow from them.
 
     Raises:
-        ConfigError: less than one query, no list, or more lists than queries.
-        DataError: no episode as long as a segment.
+        ConfigError: there is less than one query, no list, or more lists than queries.
+        DataError: no episode is as long as a segment.
         FeedbackError: the teacher breaks its contract.
     """
     segments, clips = sample_lists(episodes, queries, length, rng, lists=lists)

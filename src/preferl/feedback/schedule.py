@@ -1,4 +1,4 @@
-"""Plans of how many queries to ask when; their steps and queries add up exactly to the totals.
+"""Plans of how many queries to ask and when. Steps and queries add up exactly to the totals.
 
 `constant`, `hyperbolic` and `inverse_quadratic` are those of imitation's preference comparisons.
 The hyperbola follows Christiano et al., "Deep RL from human preferences" (2017), appendix A.
@@ -26,17 +26,17 @@ ScheduleName = Literal["constant", "hyperbolic", "inverse_quadratic", "linear_de
 
 
 def constant(_: float) -> float:
-    """Ask equally often."""
+    """Ask equally often at all times."""
     return 1.0
 
 
 def hyperbolic(elapsed: float) -> float:
-    """Ask half as often at the end."""
+    """Ask half as often at the end as at the beginning."""
     return 1 / (1 + elapsed)
 
 
 def inverse_quadratic(elapsed: float) -> float:
-    """Ask half as often at the end, slowing down later than `hyperbolic`."""
+    """Ask half as often at the end as at the beginning, and slow down later than `hyperbolic`."""
     return 1 / (1 + elapsed**2)
 
 
@@ -59,12 +59,12 @@ SCHEDULES: Final[Mapping[str, Schedule]] = {
 @final
 @dataclass(frozen=True)
 class PlannedIteration:
-    """One round of act, ask and fit that is to come.
+    """A round of act, ask and fit in a plan.
 
     Attributes:
         steps: environment steps to take, over all parallel environments.
-        queries: pairs to ask about afterwards; 0 asks nothing.
-        candidates: segments to cut for choosing those pairs from; 0 where nothing is asked.
+        queries: number of pairs to ask about afterwards; 0 asks nothing.
+        candidates: number of segments to cut for choosing these pairs; 0 if nothing is asked.
     """
 
     steps: int
@@ -88,28 +88,30 @@ def plan(
 
     The first iteration takes `initial_steps` without learning and asks the initial share of the
     queries. In each later iteration the policy learns, and then a part of the other queries is
-    asked. The last iteration asks nothing, so that the policy learns from every answer, unless
-    `final_queries` is set.
+    asked. The last iteration asks nothing unless `final_queries` is set, so that the policy learns
+    from every answer.
 
     Args:
-        steps: environment steps in total, the initial ones included.
-        queries: queries in total. All are asked initially if no later iteration asks, or if all
-            have weight 0.
-        iterations: number of iterations in which the policy learns, at least 1. Their steps differ
+        steps: environment steps in total, including the initial ones.
+        queries: queries in total. All of them are asked initially if no later iteration asks, or if
+            all later iterations have weight 0.
+        iterations: number of iterations in which the policy learns, at least 1. Their numbers of
+            steps differ by at most one.
             by at most one.
-        schedule: a name, or a function of the share of learning that has elapsed when asking.
+        schedule: a name, or a function of the share of learning that has elapsed when queries are
+            asked.
         initial_fraction: share of the queries asked before the policy learns, in [0, 1]; 0.1 as in
             imitation, 0.25 in the DRLHP paper's MuJoCo runs.
-        initial_steps: steps of the untrained policy that the initial queries are about; 0 if there
-            is experience already.
-        final_queries: whether the last iteration asks as well, about what the final policy does.
-            The schedule then reaches to the end of learning.
-        oversampling: pairs drawn for each query, at least 1; two segments are cut for each of
-            them, unless the sampler wants another number.
-        sampler: that chooses; None wants no particular number.
+        initial_steps: steps of the untrained policy, which the initial queries are about; 0 if
+            there is experience already.
+        final_queries: whether the last iteration also asks, about what the final policy does. The
+            schedule then reaches to the end of learning.
+        oversampling: number of pairs drawn for each query, at least 1. Two segments are cut for
+            each of these pairs, unless the sampler wants another number.
+        sampler: sampler that chooses the pairs; None means one that wants no particular number.
 
     Raises:
-        ConfigError: a number out of its range, an unknown schedule, or a weight below 0.
+        ConfigError: a number is out of its range, the schedule is unknown, or a weight is below 0.
 
     >>> for planned in plan(steps=1000, queries=20, iterations=2, initial_steps=100):
     ...     planned
@@ -124,7 +126,7 @@ def plan(
     require_in("initial_steps", initial_steps, 0, steps, fix="They are part of `steps`.")
     require_in("initial_fraction", initial_fraction, 0, 1)
     require_in("oversampling", oversampling, 1, MOST_OVERSAMPLING)
-    rounds = iterations - 1 + bool(final_queries)  # of queries after the initial ones
+    rounds = iterations - 1 + bool(final_queries)  # rounds of queries after the initial ones
     weights = _weights(schedule, rounds, iterations)
     initial = round(initial_fraction * queries) if weights.any() else queries
     later = apportion(weights, queries - initial) if rounds else ()
@@ -141,12 +143,12 @@ def plan(
 def apportion(weights: FloatArray | Sequence[float], total: int) -> IntArray:
     """Return whole numbers in proportion to `weights` that sum to `total`, by largest remainder.
 
-    Each is its share rounded up or down; where remainders are equal the earlier one is rounded up.
-    Shares are exact fractions, so no rounding error can shift the sum. Neither may be negative, and
-    weights may all be 0 only where `total` is.
+    Each number is its share, rounded up or down. If remainders are equal, the earlier number is
+    rounded up. Shares are exact fractions, so no rounding error can shift the sum. Weights and
+    total must not be negative. Weights may all be 0 only if the total is 0.
 
     Raises:
-        ConfigError: weights or a total out of range.
+        ConfigError: the weights or the total are out of range.
     """
     total = _count("total", total)
     numbers = [float(weight) for weight in weights]

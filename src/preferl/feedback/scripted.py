@@ -24,44 +24,46 @@ Scale = Literal["deviation", "length"] | float | None
 class ScriptedTeacher:
     """Prefers the clip with the higher return, as reliably as its settings say.
 
-    A pair goes through B-Pref's stages: it is declined if neither clip returns enough; the weighted
-    returns are compared, sharply or by a Boltzmann draw; the answer may be a guess, or turned round
-    by mistake; and plain returns too close to distinguish are called equal, whatever was answered
-    before. Last, a share of all pairs is declined by chance. Padded steps never count.
+    A pair goes through B-Pref's stages. It is declined if neither clip returns enough. Then the
+    weighted returns are compared, sharply or by a Boltzmann draw. The answer may be replaced by a
+    guess, or be turned round by mistake. If plain returns are too close to distinguish, they are
+    called equal, whatever the answer was. Last, a share of all pairs is declined by chance. Padded
+    steps never count.
 
     Attributes:
         temperature: how much differences of returns are blurred, in units of `scale`. 0 always
             prefers the higher return and calls exact ties equal; infinity tosses coins. Its
             inverse is B-Pref's rationality.
-        scale: what differences of returns are divided by, so that one temperature means the same
-            in every environment; returns in the hundreds would otherwise never err.
-            `"deviation"`: their root mean square over the pairs of one call, so that at
-            temperature 1 a typical pair is answered by the reward three times in four; where
-            pairs are few, fix it once with `scaled_to`. `"length"`: the steps of a segment. A
-            number: that many units of return. None: nothing.
+        scale: number by which differences of returns are divided, so that one temperature means the
+            same in every environment. Without it, returns in the hundreds would never lead to
+            errors. `"deviation"` takes the root mean square of the differences over the pairs of
+            one call: at temperature 1, a typical pair is then answered by the reward three times in
+            four. If calls have few pairs, fix it once with `scaled_to`. `"length"` takes the number
+            of steps of a segment. A number is in units of return. None divides by nothing.
         discount: factor in [0, 1] by which each step counts less than the one before it.
         recency: factor in [0, 1] by which each step counts less than the one after it, as for
             B-Pref's myopic teacher.
-        sample: draw answers (the default, as people give them), or return their probabilities.
-        guess_rate: share of answers given by tossing a coin, half of which are right by luck;
-            DRLHP assumes 0.1 of people.
-        error_rate: share of answers turned round; every one of them is wrong if the teacher is
-            sharp. B-Pref's mistakes.
-        skip_below: decline where both plain returns are at most this; None never declines.
-        skip_rate: share of pairs that are declined for no reason that returns show, as by people
-            who cannot tell.
-        equal_within: call a pair equal where its plain returns differ by less than this.
+        sample: whether to draw answers (the default, as people give them), or to return their
+            probabilities.
+        guess_rate: share of answers given by tossing a coin; half of these are right by luck. DRLHP
+            assumes 0.1 for people.
+        error_rate: share of answers that are turned round, B-Pref's mistakes. If the teacher is
+            sharp, every one of them is wrong.
+        skip_below: decline a pair if both plain returns are at most this; None never declines.
+        skip_rate: share of pairs that are declined for no reason in the returns, as by people who
+            cannot tell.
+        equal_within: call a pair equal if its plain returns differ by less than this.
         skip_margin: sets `skip_below` to `worst + skip_margin * (typical - worst)`, so that it
             follows the policy (see `adapted`); in [0, 1].
-        equal_margin: sets `equal_within` to `equal_margin * (typical - worst)`, likewise.
-        typical: mean return of a segment of the policy; the loop renews it before each round of
-            queries. None is not known yet.
-        worst: return of a segment that shows nothing, below `typical`.
+        equal_margin: sets `equal_within` to `equal_margin * (typical - worst)`, in the same way.
+        typical: mean return of a segment of the policy. The loop renews it before each round of
+            queries. None means that it is not known yet.
+        worst: return of a segment that shows nothing of the task, below `typical`.
         largest_logit: bound on the Boltzmann logit, beyond which the exponential would overflow.
 
     Raises:
-        ConfigError: a setting out of its range, when made.
-        FeedbackError: clips that are not pairs, or rewards that are not numbers, when asked.
+        ConfigError: when the teacher is made: a setting is out of its range.
+        FeedbackError: when it is asked: clips are not pairs, or rewards are not numbers.
 
     >>> rewards = np.array([[[1.0, 1.0], [0.0, 5.0]], [[2.0, 0.0], [0.0, 2.0]]])
     >>> shown = Clips(rewards, rewards, np.ones((2, 2, 2), bool), rewards)
@@ -117,7 +119,7 @@ class ScriptedTeacher:
 
     @classmethod
     def noisy(cls, rationality: float = 1.0, scale: Scale = None) -> Self:
-        """Return B-Pref's teacher that errs where returns are close.
+        """Return B-Pref's teacher that errs if returns are close.
 
         Args:
             rationality: inverse temperature, above 0.
@@ -129,15 +131,17 @@ class ScriptedTeacher:
 
     @classmethod
     def skip(cls, typical: float | None = None, margin: float = 0.1, worst: float = 0.0) -> Self:
-        """Return B-Pref's teacher that declines pairs which show next to nothing of the task.
+        """Return B-Pref's teacher that declines pairs which show almost nothing of the task.
 
         Args:
-            typical: mean return of a segment, say `segments.returns().mean()`, for a threshold that
-                stays. None lets it follow the policy, as in B-Pref; see `adapted`.
-            margin: share in [0, 1] of the way from `worst` to `typical` at which the threshold is.
+            typical: mean return of a segment, for example `segments.returns().mean()`; the
+                threshold is then fixed. With None, the threshold follows the policy, as in B-Pref;
+                see `adapted`.
+            margin: where the threshold is on the way from `worst` to `typical`, as a share in [0,
+                1].
             worst: return of a segment that shows nothing; below `typical`. B-Pref has 0, which
-                turns its skipping off where returns are negative. For a threshold that follows
-                the policy, `adapted` lowers `worst` to the least return of a segment seen so far.
+                means that it never skips if returns are negative. If the threshold follows the
+                policy, `adapted` lowers `worst` to the least return of a segment so far.
         """
         if typical is None:
             return cls(temperature=0, skip_margin=margin, worst=worst)
@@ -157,26 +161,27 @@ class ScriptedTeacher:
 
     @classmethod
     def person(cls, error_rate: float = 0.1, skip_rate: float = 0.05, margin: float = 0.1) -> Self:
-        """Errs as people do: some answers are wrong, some pairs declined, and ties where alike.
+        """Return a teacher that errs as people do: wrong answers, declined pairs, and ties.
 
-        The shares of wrong answers and of ties are those of B-Pref's `mistake` and `equal`;
+        The shares of wrong answers and of ties are those of B-Pref's `mistake` and `equal`.
         Christiano et al. assume that a tenth of people's answers is random.
 
         Args:
             error_rate: share of answers turned round.
             skip_rate: share of pairs about which the person cannot tell.
-            margin: share in [0, 1] of what a segment of the policy returns by which two clips have
-                to differ not to be called equal; see `equal`.
+            margin: how much two clips must differ not to be called equal, as a share in [0, 1] of
+                what a segment of the policy returns; see `equal`.
         """
         return cls(temperature=0, error_rate=error_rate, skip_rate=skip_rate, equal_margin=margin)
 
     def adapted(self, typical: float, worst: float = 0.0) -> Self:
-        """Return this teacher with its thresholds set by what the policy's segments return now.
+        """Return this teacher with thresholds from what the policy's segments return now.
 
-        Before each round of queries, the loop passes the mean return of the last ten whole episodes
-        times the share of an episode in a segment, and the least return of a segment seen, or 0 if
-        that is less. Where no reward is negative, thresholds are thus B-Pref's: the margin times
-        the mean. As long as `typical` is not above `worst`, nothing is skipped or called equal.
+        The loop calls this before each round of queries. `typical` is the mean return of the last
+        ten whole episodes times the share of an episode in a segment. `worst` is the least return
+        of any segment so far, but at most 0. If no reward is negative, the thresholds are therefore
+        B-Pref's: the margin times the mean. While `typical` is not above `worst`, nothing is
+        skipped or called equal.
         """
         if self.skip_margin is None and self.equal_margin is None:
             return self
@@ -185,7 +190,7 @@ class ScriptedTeacher:
     def scaled_to(self, segments: Segments) -> Self:
         """Return this teacher with one `scale` for all later pairs, from these segments' returns.
 
-        The scale is what `"deviation"` would be for pairs drawn independently from `segments`.
+        The scale is what `"deviation"` would give for pairs drawn independently from `segments`.
         """
         mask = segments.mask()
         rewards = np.asarray(segments.rewards, np.float64)[segments.rows()]
@@ -194,7 +199,7 @@ class ScriptedTeacher:
         return replace(self, scale=deviation or 1.0)
 
     def __call__(self, shown: Clips, rng: np.random.Generator) -> FloatArray:
-        """Answer clips `[P, 2, L]` by preferences `[P]`; NaN = declined."""
+        """Answer clips `[P, 2, L]` with preferences `[P]`; NaN means declined."""
         answers, settled = self._answers(shown)
         if self.sample:
             drawn_answers = (rng.random(len(answers)) < answers).astype(np.float64)
@@ -204,11 +209,11 @@ class ScriptedTeacher:
         return answers
 
     def probabilities(self, shown: Clips) -> FloatArray:
-        """Return the chance `[P]` that the first is preferred; 0.5 is equal, NaN declined."""
+        """Return the probability `[P]` that the first is preferred; 0.5 is equal, NaN declined."""
         return self._answers(shown)[0]
 
     def _answers(self, shown: Clips) -> tuple[FloatArray, BoolArray]:
-        """Return probabilities `[P]`, and `[P]` where they are the answer: ties and declines."""
+        """Return probabilities `[P]`, and `[P]` where they are the answer: ties, declines."""
         rewards = _rewards(shown)
         returns = (rewards * shown.mask).sum(-1)  # [P, 2]
         weighted = (rewards * self._weights(shown.mask)).sum(-1)  # [P, 2]
@@ -220,7 +225,7 @@ class ScriptedTeacher:
             probability = 0.5 * (1 + np.sign(difference))
         else:
             scale = _scale(self.scale, difference, weighted, rewards.shape[-1])
-            with np.errstate(over="ignore"):  # infinite logits are bounded next
+            with np.errstate(over="ignore"):  # infinite logits are bounded below
                 logits = difference / scale / self.temperature
             probability = sigmoid(np.clip(logits, -self.largest_logit, self.largest_logit))
         probability = (1 - self.guess_rate) * probability + self.guess_rate / 2
@@ -232,13 +237,13 @@ class ScriptedTeacher:
         return np.where(declined, np.nan, probability), equal | declined
 
     def _thresholds(self) -> tuple[float | None, float]:
-        """Return `skip_below` and `equal_within`, or what the margins come to for the policy."""
+        """Return `skip_below` and `equal_within`; margins are applied to the policy's returns."""
         if self.skip_margin is None and self.equal_margin is None:
             return self.skip_below, self.equal_within
         if self.typical is None:
             raise FeedbackError(
-                "typical: expected a number, as thresholds follow the policy, got None. Name it, "
-                "the mean return of a segment, or take `adapted(typical)`."
+                "typical: expected a number, since thresholds follow the policy, got None. Pass "
+                "typical, the mean return of a segment, or use `adapted(typical)`."
             )
         way = max(self.typical - self.worst, 0.0)
         skip_below = self.skip_below
@@ -263,7 +268,7 @@ def _scale(scale: Scale, difference: FloatArray, returns: FloatArray, length: in
         return 1.0 if scale is None else float(scale)
     if not len(difference):
         return 1.0
-    # Returns that differ by rounding alone must not be blown up to certain preferences.
+    # Returns that differ only by rounding must not become certain preferences.
     rounding = 1e-9 * float(np.abs(returns).max())
     return max(float(np.sqrt(np.mean(difference**2))), rounding) or 1.0
 
@@ -273,7 +278,7 @@ def _margin(typical: float, margin: float, worst: float) -> float:
     if not (isfinite(typical) and isfinite(worst) and typical > worst):
         raise ConfigError(
             f"typical: expected a mean return of segments above worst = {worst:g}, got {typical}. "
-            "Where returns are negative, pass the least a segment can return as `worst`."
+            "Where returns are negative, pass the least return of any segment as `worst`."
         )
     return margin * (typical - worst)
 
@@ -282,9 +287,9 @@ def _rewards(shown: Clips) -> FloatArray:
     rewards = np.asarray(shown.rewards, np.float64)
     if rewards.ndim != 3 or rewards.shape[1] != 2 or shown.mask.shape != rewards.shape:
         raise FeedbackError(
-            "clips shown to a scripted teacher: expected rewards and mask of shape [P, 2, L], "
-            f"got shapes {rewards.shape} and {shown.mask.shape}. Show segments[pairs], with pairs "
-            "[P, 2]."
+            "clips shown to a scripted teacher: expected rewards and mask of shape [P, 2, L], got "
+            f"shapes {rewards.shape} and {shown.mask.shape}. Show segments[pairs], with pairs [P, "
+            "2]."
         )
     if not np.isfinite(rewards[shown.mask]).all():
         raise FeedbackError(

@@ -1,7 +1,7 @@
-"""Controls and functions of a step, with the interface of a learned reward.
+"""Controls and functions of single steps, with the interface of a learned reward.
 
 A learned reward is compared with controls. It has learned something if it beats `zero` and
-`random`, comes near `oracle`, and if `negated` makes the policy worse.
+`random`, comes near `oracle`, and if its opposite, `negated`, makes the policy worse.
 """
 
 from collections.abc import Callable
@@ -20,24 +20,24 @@ from preferl.feedback.likelihood import Likelihood, likelihood_of
 from preferl.shapes import Array, BoolArray, FloatArray, Observations, leaves, take
 
 StepReward = Callable[[Observations, Array], FloatArray]
-"""`[B, *obs]` observations and `[B, *act]` actions to `[B]` rewards."""
+"""Maps observations `[B, *obs]` and actions `[B, *act]` to rewards `[B]`."""
 
 CHUNK = 4096
-"""Rows per call, so that a block of pixel steps never has to fit in memory as floats."""
+"""Rows per call. With more, a block of pixel steps might not fit into memory as floats."""
 
 
 @runtime_checkable
 class Reward(Protocol):
-    """A learned reward or a control in its place; `RewardFunction` is one."""
+    """A learned reward, or a control in place of one; `RewardFunction` is one."""
 
     @property
     def context(self) -> int:
-        """`H`, how many steps a reward may see; 1 means Markovian."""
+        """`H`, the number of steps that the reward may see; 1 means Markovian."""
         ...
 
     @property
     def members(self) -> int:
-        """`E`, how many members `scores` has."""
+        """`E`, the number of members whose scores `scores` returns."""
         ...
 
     def __call__(self, observations: Observations, actions: Array, mask: BoolArray) -> FloatArray:
@@ -45,12 +45,12 @@ class Reward(Protocol):
         ...
 
     def scores(self, segments: Segments) -> FloatArray:
-        """Compute scores `[E, N]`; differences are preference logits, per member."""
+        """Compute scores `[E, N]`; their differences are each member's preference logits."""
         ...
 
 
 AnyReward = Reward | StepReward
-"""Any reward that functions accept: a learned one, a control, or a plain function of a step."""
+"""Any reward that functions accept: a learned one, a control, or a plain function of steps."""
 
 
 @final
@@ -58,12 +58,12 @@ AnyReward = Reward | StepReward
 class PerStep:
     """A function of single steps with the interface of a learned reward; scores are sums.
 
-    Without a function it is the environment's own reward as recorded: segments score their true
-    returns, and new steps have no reward (`ConfigError`).
+    Without a function, it is the environment's own reward as it was recorded. Segments then score
+    their true returns, and new steps raise `ConfigError`, as their reward is not known.
 
     Raises:
-        ModelError: something that cannot be called with observations and actions, such as a
-            function of next observations or a reward model.
+        ModelError: the function cannot be called with observations and actions. It may be a
+            function of next observations, or a reward model.
 
     >>> reward = PerStep(lambda observations, actions: observations[:, 0])
     >>> reward(np.array([[[1.0], [5.0]]]), np.zeros((1, 2, 1)), np.ones((1, 2), bool)).tolist()
@@ -123,41 +123,42 @@ class Negated:
 
     @property
     def likelihood(self) -> Likelihood:
-        """The likelihood of the other reward: the same, since it treats both clips alike."""
+        """The likelihood of the other reward; it is the same, since it treats both clips alike."""
         return likelihood_of(self.reward)
 
     def __call__(self, observations: Observations, actions: Array, mask: BoolArray) -> FloatArray:
-        """Return minus the other's rewards, `[B]`."""
+        """Return minus the other reward's rewards, `[B]`."""
         return -self.reward(observations, actions, mask)
 
     def scores(self, segments: Segments) -> FloatArray:
-        """Return minus the other's scores, `[E, N]`."""
+        """Return minus the other reward's scores, `[E, N]`."""
         return -self.reward.scores(segments)
 
 
 def as_reward(reward: AnyReward) -> Reward:
-    """Return a reward as it is, and wrap a plain function of observations and actions.
+    """Return a reward unchanged, or wrap a plain function of observations and actions.
 
     Raises:
-        ModelError: something that cannot be called with observations and actions.
+        ModelError: the function cannot be called with observations and actions.
     """
     if isinstance(reward, Reward):
         return reward
-    require_step_function(reward)  # None, too
+    require_step_function(reward)  # refuses None, too
     return PerStep(reward)
 
 
 def require_step_function(function: Any) -> None:
-    """Raise `ModelError` unless something can be called with observations and actions alone."""
+    """Raise `ModelError` unless `function` can be called with observations and actions only."""
     expected = "a RewardFunction, a control, or a function of observations and actions"
-    fix = "Pass `lambda observations, actions: ...`, which gives one number per step."
+    fix = "Pass `lambda observations, actions: ...`, which returns one number per step."
     if not callable(function):
         kind = type(function).__name__
         raise ModelError(f"reward: expected {expected}, got {kind}. {fix}")
-    called = getattr(function, "forward", function)  # a network's own call takes any arguments
+    # the call of a torch network takes any arguments
+    called = getattr(function, "forward", function)
     try:
         parameters = signature(called)
-    except ValueError:  # a function that is not written in Python may not tell
+    except ValueError:  # a function that is not written in Python may not tell its arguments
         return
     try:
         parameters.bind(None, None)
@@ -175,9 +176,9 @@ def one_per_step(given: Any, steps: int) -> FloatArray:
     rewards = np.asarray(given)
     if rewards.shape != (steps,) or rewards.dtype.kind not in "biuf":
         raise ModelError(
-            f"what the reward function gives: expected one number for each of {steps} steps, got "
-            f"{rewards.dtype} of shape {rewards.shape}. Let it work on the last axes, as in `(o * "
-            "a).sum(-1)`."
+            f"result of the reward function: expected one number for each of {steps} steps, got "
+            f"{rewards.dtype} of shape {rewards.shape}. Let the function work on the last axes, as "
+            "in `(o * a).sum(-1)`."
         )
     return rewards
 
@@ -196,15 +197,15 @@ def step_rewards(reward: AnyReward, episodes: Episodes) -> FloatArray:
 
 
 def zero() -> PerStep:
-    """Reward nothing: shows what a policy does if it is never taught."""
+    """Reward nothing: shows what a policy does without teaching."""
     return PerStep(_nothing)
 
 
 def random(seed: int = 0) -> PerStep:
-    """Return a fixed random function: the same step has always the same reward.
+    """Return a fixed random function, in which the same step always has the same reward.
 
-    A sum of 32 sine waves (Rahimi and Recht 2007), smooth and bounded by about one, so a policy
-    can chase it as well as a learned one. The seed chooses one of all such functions.
+    It is a sum of 32 sine waves (Rahimi and Recht 2007). It is smooth and bounded by about one, so
+    a policy can follow it as well as a learned reward. The seed chooses one of all such functions.
     """
     return PerStep(partial(_waves, seed))
 
@@ -219,7 +220,7 @@ oracle = PerStep
 
 
 def control_rewards(reward: AnyReward, seed: int) -> dict[str, Reward]:
-    """Return the controls that a learned reward must beat, by name; the seed is for `random`."""
+    """Return the controls that a learned reward must beat, by name; `random` uses the seed."""
     return {"random": random(seed), "negated": negated(reward), "zero": zero()}
 
 

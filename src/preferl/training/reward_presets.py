@@ -1,4 +1,4 @@
-"""Named ways to fit a reward: our own, and those of the Preference Transformer's experiments.
+"""Named ways to fit a reward: this library's, and those of the Preference Transformer's paper.
 
 Kim et al. 2023, "Preference Transformer: Modeling Human Preferences using Transformers for RL",
 compare a Markovian reward (MR), an LSTM (NMR) and their transformer (PT).
@@ -52,14 +52,13 @@ class RewardPreset:
 
     Attributes:
         model: shape of the model.
-        trainer: how the model is trained.
-        held_out: share of the answers kept out of training. The model with the least loss on them
-            is kept. 0 trains on all answers.
-        choose: whether to fit each of `alternatives`, and keep the one with the least loss on
-            unseen answers.
+        held_out: share of the answers kept out of training. The model with the least loss on these
+            answers is kept. 0 trains on all answers.
+        choose: whether to fit each of `alternatives` and keep the one with the least loss on unseen
+            answers.
 
     Raises:
-        ConfigError: a penalty band or a choice without answers for validation, or a number out of
+        ConfigError: a penalty band or a choice has no answers for validation, or a number is out of
             range.
     """
 
@@ -75,16 +74,16 @@ class RewardPreset:
         require_validation(self.trainer, members=members, held_out=validated)
         if self.choose and not validated and not has_out_of_bag(self.trainer, members=members):
             raise ConfigError(
-                "choose: expected answers that some member has not been trained on, got none. Take "
-                "several members, or held_out."
+                "choose: expected answers that some member has not been trained on, got none. Set "
+                "members to 2 or more, or hold out a share of the answers with held_out."
             )
 
     def alternatives(self, length: int) -> "dict[str, RewardPreset]":
         """Return this preset and its alternatives for segments of `L` steps, by name.
 
-        A "bounded" head squashes rewards of steps, so that no single step explains a segment.
-        "cropped" segments lose up to a fifth of their steps, different ones in each pass (SURF). A
-        model that scores segments by the mean of their rewards has no bounded alternative: its
+        A "bounded" head squashes the rewards of steps, so that no single step explains a segment.
+        "cropped" segments lose up to a fifth of their steps, different ones in each pass (SURF). If
+        a model scores segments by the mean of their rewards, it has no bounded alternative: its
         log-odds could not leave (-2, 2).
         """
         plain = replace(self, choose=False)
@@ -100,11 +99,11 @@ class RewardPreset:
         """Return this preset with about `updates` optimiser updates and a schedule to match.
 
         A fit makes whole epochs, at least one. `answers` is the number of answers for `fit`,
-        including held-out ones. Implied answers (`implied`) are not counted; they add updates to
-        each epoch.
+        including held-out ones. Implied answers (`implied`) are not counted, although they add
+        updates to each epoch.
 
         Raises:
-            ConfigError: a budget below one update.
+            ConfigError: the budget is below one update.
         """
         require_in("budget", updates, 1, float("inf"))
         trained = max(1, answers - round(self.held_out * answers))
@@ -126,9 +125,9 @@ class RewardPreset:
     ) -> "tuple[RewardModel, FitReport]":
         """Build the model and train it on the answers that are not held out, and on all ratings.
 
-        Initial weights, bootstraps, order, dropout and the held-out answers depend on `seed`. Other
-        arguments and errors are those of `RewardTrainer` and the model. With `choose`, each fit has
-        its own checkpoints, and a fit without a loss on unseen answers is not chosen.
+        Initial weights, bootstraps, order, dropout and the choice of held-out answers depend on
+        `seed`. For other arguments and errors, see `RewardTrainer` and the model. With `choose`,
+        each fit has its own checkpoints, and a fit without a loss on unseen answers is not chosen.
 
         Raises:
             DataError: none of the fits to choose from has a loss on unseen answers.
@@ -148,7 +147,8 @@ class RewardPreset:
                     world=world,
                 )
             return _least_loss(reports)
-        from preferl.models.build import build_reward_model  # here, so that settings load no torch
+        # imported here, so that reading settings loads no torch
+        from preferl.models.build import build_reward_model
         from preferl.training.reward_trainer import RewardTrainer
 
         model = build_reward_model(self.model, observation_space, action_space, seed=seed)
@@ -175,7 +175,7 @@ def _least_loss(
     unknown = ", ".join(name for name in losses if name not in measured)
     if not measured:
         raise DataError(
-            "loss on unseen answers: expected a number for one fit at least, got NaN for "
+            "loss on unseen answers: expected a number for at least one fit, got NaN for "
             f"{unknown}. Give more answers, or hold some of them out."
         )
     if unknown:
@@ -190,14 +190,14 @@ class RewardSettings:
     """The name of a preset and changes to it, as commands take them; None changes nothing.
 
     Attributes:
-        model: "mlp" (ours), "cnn" (ours, for pictures), "mr", "nmr", "pt" or "pt-readme"
-            (published), or the name of another reward model; see `reward_preset`.
+        model: "mlp" (this library's), "cnn" (this library's, for pictures), "mr", "nmr", "pt" or
+            "pt-readme" (published), or the name of another reward model; see `reward_preset`.
         members: number of networks, which differ by their initial weights and bootstraps. Several
             members measure how uncertain the reward is, and their out-of-bag answers validate it.
         hidden: units of each hidden layer of "mlp" and "mr".
         epochs: passes over the answers.
-        budget: optimiser updates instead of epochs; the schedule is shortened, too. The published
-            number of epochs of "pt" needs a GPU.
+        budget: number of optimiser updates, instead of epochs; the schedule is shortened, too. The
+            published number of epochs of "pt" needs a GPU.
         batch_size: pairs per update.
         noise: label noise, the share of answers that the likelihood takes to be random; 0.1 in the
             DRLHP paper.
@@ -205,8 +205,8 @@ class RewardSettings:
             see `RewardTrainerConfig`.
         normalise: whether inputs are normalised by the training set's statistics; the published
             models do not normalise them.
-        use_actions: whether "mlp", "mr" and "cnn" see actions beside observations. Where states
-            show how good a clip is, a reward of states alone is harder to fool.
+        use_actions: whether "mlp", "mr" and "cnn" see actions beside observations. If states show
+            how good a clip is, a reward of states alone is harder to fool.
         annotator_trust: whether the trust in each annotator is fitted, see
             `RewardTrainerConfig.trust`.
         crop: most steps that the clips of a pair lose, see `RewardTrainerConfig.crop`.
@@ -217,8 +217,8 @@ class RewardSettings:
         implied: whether to train on implied answers, too, as in ranked lists; see
             `RewardTrainerConfig.implied`.
         precision: precision of the products in training. None takes bfloat16 for the wide "pt" if
-            the processor or GPU has instructions for it, which is about twice as fast; otherwise
-            None takes float32.
+            the processor or GPU has instructions for it, which is about twice as fast. In all other
+            cases, None takes float32.
     """
 
     model: Annotated[str, REWARD_MODELS] = "mlp"
@@ -248,13 +248,13 @@ class RewardSettings:
     ) -> RewardPreset:
         """Return the preset with these changes, for `answers` about segments of `length` steps.
 
-        With a `base`, the changes apply to that instead of the named preset. The base keeps its
-        context if that differs from the preset's, or if `keep` names "context"; else its context is
-        set to `length`. If `keep` names "precision", that of the base stays, too.
+        With a `base`, the changes apply to `base` instead of the named preset. The base keeps its
+        context if that differs from the preset's, or if `keep` names "context". Otherwise its
+        context is set to `length`. If `keep` names "precision", the base also keeps its precision.
 
         Raises:
-            ConfigError: hidden layers, a choice of actions or normalised inputs for a model without
-                them, both epochs and a budget, or a setting out of range.
+            ConfigError: hidden layers, a choice of actions or normalised inputs are set for a model
+                without them, both epochs and a budget are given, or a setting is out of range.
         """
         preset = reward_preset(self.model, length=length)
         if base is not None:
@@ -288,7 +288,7 @@ class RewardSettings:
             changed = _with_fields(model, **{name: value})
             if changed is None:
                 raise ConfigError(
-                    f"{name}: expected only with a model that has such a setting, got {self.model}."
+                    f"{name}: expected None for model {self.model}, which has no such setting."
                 )
             model = changed
         if self.members is None:
@@ -310,14 +310,15 @@ def reward_preset(name: str, *, length: int | None = None) -> RewardPreset:
     "mlp" is this library's default: three members, fitted with noise in the likelihood. "cnn" is
     the same for pictures, with the layers of Christiano et al. 2017. "mr", "nmr" and "pt" are the
     published models with their optimisers, schedules and 10,000 epochs. "pt-readme" is the
-    transformer without preference attention, as the command of its published code trains it. The
-    published models hold a tenth of the answers out and keep the best state; the originals chose
-    by answers that they had trained on. Any other name in `preferl.registry.REWARD_MODELS` gives
-    that model with its default config, trained as "mlp". A model with history sees `length` steps,
-    those of a labelled segment, or by default as many as its config says.
+    transformer without preference attention, as the command in its published code trains it. The
+    published models hold out a tenth of the answers and keep the best state by them. The original
+    code chose the state by answers of its training set. Any other name in
+    `preferl.registry.REWARD_MODELS` gives that model with its default config, trained like "mlp". A
+    model with history sees `length` steps, which are those of a labelled segment. Without `length`,
+    it sees as many steps as its config has.
 
     Raises:
-        ConfigError: an unknown name.
+        ConfigError: the name is unknown.
 
     >>> reward_preset("pt", length=50).with_budget(600, answers=1_600).trainer.epochs
     100
@@ -355,8 +356,8 @@ _PUBLISHED: Final = RewardTrainerConfig(
 )
 
 
-# A higher learning rate of "cnn" fits the answers equally well, but ranks other pictures worse:
-# 0.94 instead of 0.97 rank correlation over the places of the moving dot, with 400 answers.
+# With a higher learning rate, "cnn" fits the answers equally well but ranks other pictures worse:
+# rank correlation over the places of the moving dot is 0.94 instead of 0.97, with 400 answers.
 _CNN: Final = replace(_OURS, batch_size=16, learning_rate=3e-4)
 _MR: Final = MLPRewardConfig((256, 256), activation="relu", pooling="mean", normalise=False)
 _PT: Final = PreferenceTransformerConfig(head="preference", normalise=False)

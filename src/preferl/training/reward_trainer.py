@@ -81,36 +81,39 @@ OnEpoch = Callable[[int, dict[str, float]], None]
 """Called after each epoch with its number, from 1, and its metrics."""
 
 SECONDS: Final = 60.0
-"""Seconds between two checkpoints. A checkpoint takes tens of milliseconds, less than a thousandth
-of a minute. A killed program loses a minute at most, or one epoch if that takes longer."""
+"""Seconds between two checkpoints.
+
+A checkpoint takes tens of milliseconds, less than a thousandth of a minute. A killed program loses
+a minute at most, or an epoch if an epoch takes longer.
+"""
 
 RECORDABLE_LOSSES: Final = ("cross_entropy", "squared_error")
-"""Losses of answers that a GPU can replay as a graph; other losses may do what it cannot replay."""
+"""Losses of answers that a GPU can replay as a graph. Other losses may do what a graph cannot."""
 
 MOST_PAIRS: Final = 1_000_000
-"""Most pairs that a model remembers as fitted, 8 bytes each; of more, it keeps a random part."""
+"""Most pairs that a model remembers as fitted, 8 bytes each. Of more, a random part is kept."""
 
 RATINGS_STREAM: Final = 0x4A7E
-"""Stream of the bootstraps of ratings, so that comparisons keep theirs."""
+"""Stream of the bootstraps of ratings; with a separate stream, those of comparisons stay equal."""
 
 TRAINER: Final = "trainer"
-"""Folder of a trainer's state beside its model."""
+"""Name of the folder of a trainer's state, beside its model."""
 
 
 @final
 class FitCheckpoints:
     """A folder in which a fit is saved between epochs, and from which it resumes.
 
-    On the same machine, with the same packages and number of processes, a resumed fit ends with
-    the same numbers, to the last bit, as without the interruption. Only the first process writes.
+    On the same machine, with the same packages and number of processes, a resumed fit ends with the
+    same numbers to the last bit as a fit without an interruption. Only the first process writes.
 
     Args:
-        folder: folder for the checkpoints of one fit alone; created if missing.
+        folder: folder for the checkpoints of a single fit; created if missing.
         seconds: least seconds between two checkpoints; 0 saves every epoch.
-        last: whether the last epoch is always saved, for a fit that other fits follow.
+        last: whether the last epoch is always saved; needed if other fits follow this one.
 
     Raises:
-        ConfigError: negative seconds.
+        ConfigError: `seconds` is negative.
     """
 
     def __init__(self, folder: Path | str, *, seconds: float = SECONDS, last: bool = False) -> None:
@@ -125,16 +128,16 @@ class FitCheckpoints:
         return (self._last and over) or time.monotonic() - self._written >= self._seconds
 
     def write(self, state: "FitState", run: Mapping[str, Any]) -> None:
-        """Write a checkpoint of a fit, as `write_checkpoint` does."""
+        """Write a checkpoint of a fit, see `write_checkpoint`."""
         write_checkpoint(self.folder, state, steps=len(state.history), run=run)
         self._written = time.monotonic()
 
     def within(self, name: str) -> "FitCheckpoints":
-        """Return checkpoints for one of several fits, in a folder of its own inside this one."""
+        """Return checkpoints for one of several fits, in a separate folder inside this one."""
         return FitCheckpoints(self.folder / name, seconds=self._seconds, last=True)
 
     def remove(self) -> None:
-        """Remove the folder, once the fitted reward is safe."""
+        """Remove the folder, when the fitted reward has been saved."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -144,7 +147,7 @@ class FitCheckpoints:
 class FitState:
     """The state of a fit between two epochs, on which later epochs depend: its checkpoint.
 
-    `model`, `trainer` and `dropout` are filled in for a checkpoint only. In a running fit, the
+    `model`, `trainer` and `dropout` are filled in only for a checkpoint. In a running fit, the
     model, the trainer and torch hold these numbers themselves.
 
     Attributes:
@@ -154,7 +157,7 @@ class FitState:
         history: metrics of each epoch so far.
         updates: optimiser steps so far.
         best_loss: the least loss on unseen answers.
-        best_epoch: epoch with the least loss; the latest epoch if no answers are unseen.
+        best_epoch: epoch with the least loss; the latest epoch if there are no unseen answers.
         best_model: the model's numbers after `best_epoch`, if the fit keeps them.
         best_numbers: trust and thresholds after `best_epoch`, if the fit keeps them.
         over: whether all epochs are made, or the fit has stopped early.
@@ -177,19 +180,20 @@ class FitState:
 @final
 @dataclass(frozen=True, eq=False)
 class FitData:
-    """The data on which one fit is trained and validated; they stay the same in all epochs.
+    """The data of one fit, for training and validation; they stay the same in all epochs.
 
     Attributes:
         train: comparisons to learn from, including implied answers.
         rated: ratings and outcomes to learn from, or None.
         validation: held-out answers, or None.
-        pairs: number of given comparisons, without pseudo-labels and implied answers.
+        pairs: number of comparisons that were given, not counting pseudo-labels and implied
+            answers.
         epochs: most epochs to make.
         windows: clips of `train` and `rated`.
         answers: answers of `train`, then of `rated`, weighted by the members' bootstraps.
-        given: `[P]` whether each is an answer rather than a pseudo-label.
-        soft: `[P]` whether each is a soft label.
-        out_of_bag: clips and answers that a member's bootstrap left out; None if all were drawn.
+        given: `[P]` true for answers, false for pseudo-labels.
+        soft: `[P]` true for soft labels.
+        out_of_bag: clips and answers that a member's bootstrap left out; None if there are none.
         held_out: clips and answers of `validation`, or None.
         seed: seed of dropout.
         graphs: updates that a GPU replays, by the number of answers in a batch.
@@ -224,7 +228,8 @@ class FitData:
     def calibrating(self) -> tuple[AnyWindows, Answers] | None:
         """Clips and answers to which the likelihood is fitted.
 
-        Out-of-bag answers are preferred, since no epoch is chosen by them if others are held out.
+        Out-of-bag answers come first: if others are held out, no epoch is chosen by out-of-bag
+        answers.
         """
         return self.out_of_bag or self.held_out
 
@@ -234,16 +239,16 @@ class RewardTrainer:
     """One trainer for every model: pairs, members and bootstraps are axes.
 
     The trainer keeps its optimiser with all moments, so that a fit to more comparisons continues
-    where the last fit ended. The environment's rewards are never read.
+    where the last fit ended. It never reads the environment's rewards.
 
     Args:
         model: model to train in place; it is moved to `device`.
         config: settings of each fit; the defaults if None.
         seed: seed of bootstraps, the order of pairs, and dropout.
         device: `"cpu"`, `"cuda"`, or `"auto"` for a GPU if there is one.
-        world: processes that make each fit together, by default this one alone. All pass the same
-            arguments, and make the same calls of `fit`. Losses differ by rounding from those of
-            one process, and with dropout by which units are dropped.
+        world: processes that share each fit; by default this process alone. All processes pass the
+            same arguments, and make the same calls of `fit`. Their losses differ from those of a
+            single process by rounding. With dropout, they also differ by which units are dropped.
 
     Raises:
         ConfigError: torch has no such device on this machine.
@@ -276,7 +281,7 @@ class RewardTrainer:
         on_gpu = device.type == "cuda"
         self._optimiser = torch.optim.AdamW(
             self.model.parameters(),
-            lr=torch.tensor(rate, device=device) if on_gpu else rate,  # a recording reads it
+            lr=torch.tensor(rate, device=device) if on_gpu else rate,  # a recorded graph reads it
             weight_decay=self.config.weight_decay,
             fused=True,
             capturable=on_gpu,
@@ -299,27 +304,27 @@ class RewardTrainer:
         on_epoch: OnEpoch | None = None,
         checkpoints: FitCheckpoints | None = None,
     ) -> FitReport:
-        """Train on comparisons and ratings; a small model takes one processor thread.
+        """Train on comparisons and ratings. A small model takes one processor thread.
 
         Args:
-            train: answers to learn from; declined answers do not count. None, or no answers, for a
-                fit to ratings alone.
+            train: answers to learn from; declined answers do not count. None, or no answers, means
+                a fit to ratings alone.
             validation: held-out answers, for early stopping and the choice of the best epoch.
-            ratings: ratings and outcomes to learn from. Each counts as much as one comparison. The
-                clips may be of another length than the compared ones, and they are never cropped.
-            places: `[P]`, the column of each answer in `bootstrap`; the order in `train` if None.
-                With places, members keep their resamples if other answers are withdrawn. -1 is a
-                pseudo-label: every member trains on it, and it counts in no accuracy.
+            ratings: ratings and outcomes to learn from. Each counts as much as one comparison.
+                Rated clips may differ in length from compared ones, and they are never cropped.
+            places: `[P]`, the column of each answer in `bootstrap`; by default the order in
+                `train`. With places, members keep their resamples if other answers are withdrawn.
+                -1 marks a pseudo-label: every member trains on it, and it counts in no accuracy.
             epochs: most epochs, at least 1; those of the config if None.
-            on_epoch: called with each epoch's number and metrics, in the first process alone.
+            on_epoch: called with each epoch's number and metrics, only in the first process.
             checkpoints: where to save the fit between epochs; a fit that is there is resumed.
 
         Raises:
             CheckpointError: the checkpoint to resume from is damaged, or belongs to another fit.
-            ConfigError: segments longer than the model's context, less than one epoch, or a
-                penalty's band without answers to validate on. Of several processes: they fit
-                different data, or a model with batch normalisation.
-            DataError: neither answered comparisons nor ratings.
+            ConfigError: segments are longer than the model's context, there is less than one epoch,
+                or a penalty's band has no answers to validate on. With several processes: they fit
+                different data, or the model has batch normalisation.
+            DataError: there are neither answered comparisons nor ratings.
             SpaceError: the steps' shapes differ from those that the model was built for.
         """
         epochs = self.config.epochs if epochs is None else epochs
@@ -354,7 +359,7 @@ class RewardTrainer:
     def _require_fitting(
         self, train: Comparisons, validation: Comparisons | None, rated: Ratings | None
     ) -> None:
-        """Raise `ConfigError` for clips that are too long, or missing answers to validate on."""
+        """Raise `ConfigError` if clips are too long, or there are no answers to validate on."""
         parts = (train, validation, rated)
         length = max(part.segments.length for part in parts if part is not None)
         context = self.model.context
@@ -367,7 +372,7 @@ class RewardTrainer:
         require_validation(self.config, members=members, held_out=validation is not None)
 
     def _remember_pairs(self, data: FitData) -> None:
-        """Store in the model the pairs to which it is fitted or by which it is chosen."""
+        """Store in the model to which pairs it is fitted, and by which pairs it is chosen."""
         given = data.given[: len(data.train)].cpu().numpy()
         for part in (data.train[given], data.validation):
             if part is not None:
@@ -399,7 +404,8 @@ class RewardTrainer:
             clips = len(rated.segments)
             own = self.bootstrap(clips, stream=RATINGS_STREAM)[:, rated.clip]
             bootstrap = np.concatenate([bootstrap, own], axis=1)
-        bootstrap = np.where(bootstrap.any(1, keepdims=True), bootstrap, 1.0)  # of few answers
+        # with few answers, a draw may be empty
+        bootstrap = np.where(bootstrap.any(1, keepdims=True), bootstrap, 1.0)
         windows = self._windows(train, rated)
 
         def weighted(counts: FloatArray) -> Answers:
@@ -437,8 +443,8 @@ class RewardTrainer:
     def _windows(self, train: Comparisons, rated: Ratings | None) -> AnyWindows:
         """Put the clips on the device.
 
-        Input statistics are those of compared clips, or of rated clips if nothing was compared.
-        Steps of other comparisons, such as held-out ones, do not count.
+        Input statistics are those of compared clips, or of rated clips if there are no compared
+        ones. Steps of other comparisons, such as held-out ones, do not count.
         """
         if rated is not None and not len(train):
             return gather_windows(self.model, rated.segments, observe=True)
@@ -450,8 +456,8 @@ class RewardTrainer:
     def _run(
         self, data: FitData, on_epoch: OnEpoch | None, checkpoints: FitCheckpoints | None
     ) -> FitReport:
-        """Train for all epochs, or until there is a reason to stop; then calibrate."""
-        identity = {}  # costly: it reads all clips
+        """Train for all epochs, or until there is a reason to stop. Then calibrate."""
+        identity = {}  # computing it is expensive, as it reads all clips
         if checkpoints is not None or self.world.size > 1:
             identity = self._identity(data)
             self._require_shareable(identity)
@@ -459,10 +465,10 @@ class RewardTrainer:
         if checkpoints is not None and self.world.decide(has_run(checkpoints.folder)):
             state = read_checkpoint(checkpoints.folder, run=identity).state
             self._resume(state)
-            self.world.decide(True)  # all must read before the first one writes
+            self.world.decide(True)  # all must read before the first process writes
         began = time.perf_counter() - state.seconds
         self.model.train()
-        best_logits = None  # of unseen answers, by the best state
+        best_logits = None  # of unseen answers, in the best state
         while not state.over:
             logits = self._train_epoch(data, state)
             metrics = state.history[-1]
@@ -493,7 +499,7 @@ class RewardTrainer:
         return replace(report, seconds=time.perf_counter() - began)
 
     def _stops(self, state: FitState) -> bool:
-        """Whether a fit ends early: by patience, or by its accuracy on what it has learned."""
+        """Whether a fit ends early, because of patience or of its accuracy on training answers."""
         config = self.config
         waited = len(state.history) - state.best_epoch
         accuracy = state.history[-1]["train_accuracy"]
@@ -509,16 +515,16 @@ class RewardTrainer:
     def _train_epoch(self, data: FitData, state: FitState) -> Tensor | None:
         """Make one pass over the answers in random order and add its metrics to the history.
 
-        A member computes only the answers that its bootstrap holds, so that the accuracy of an
-        answer is that of the members that learn from it.
+        A member computes only the answers in its bootstrap. The accuracy of an answer is therefore
+        that of the members that learn from it.
 
-        Returns the logits `[E, P]` of unseen answers after the pass, without trust in annotators,
-        or None if no answers are unseen.
+        Return the logits `[E, P]` of unseen answers after the pass, without trust in annotators.
+        Return None if there are no unseen answers.
         """
         order = torch.randperm(len(data.answers), generator=self._order)
         order = _kinds_together(order, data.answers.level, self.config.batch_size)
         order = order.to(self.model.device)
-        if self.world.size > 1:  # own dropout, the same after resuming
+        if self.world.size > 1:  # each process draws its own dropout, the same after resuming
             words = np.random.SeedSequence([data.seed, len(state.history), self.world.rank])
             dropout_stream(self.model.device).manual_seed(int(words.generate_state(1)[0]))
         losses = []
@@ -530,7 +536,7 @@ class RewardTrainer:
         loss = self.world.sum(torch.stack(losses).sum(0))
         require_converged("the reward model's weights", self.model.parameters())
         self.trust.normalise()
-        logits = self.world.merge(torch.cat(parts, dim=1))  # from before each step
+        logits = self.world.merge(torch.cat(parts, dim=1))  # computed before each step
         logits = torch.empty_like(logits).index_copy_(1, order, logits)
         weight = data.answers.weight.sum(1)
         seen = weight > 0  # with few answers, a member's bootstrap may hold none
@@ -560,14 +566,14 @@ class RewardTrainer:
     def _step(self, batch: Answers, data: FitData, state: FitState) -> tuple[Tensor, Tensor]:
         """Make one optimiser step on a batch.
 
-        Returns the batch's loss `[E]` and logits `[E, B]`, which are 0 outside this process's part.
+        Return the batch's loss `[E]` and logits `[E, B]`. Logits outside this process's part are 0.
         """
         config = self.config
         if config.schedule is not None:
             updates = data.epochs * -(-len(data.answers) // config.batch_size)
             rate = config.learning_rate * config.schedule.at(state.updates, updates)
             for group in self._optimiser.param_groups:
-                if isinstance(group["lr"], Tensor):  # on a GPU, where a recorded graph reads it
+                if isinstance(group["lr"], Tensor):  # on a GPU, a recorded graph reads it
                     group["lr"].fill_(rate)
                 else:
                     group["lr"] = rate
@@ -588,8 +594,8 @@ class RewardTrainer:
     def _is_recordable(self, data: FitData) -> bool:
         """Whether a GPU may replay the optimiser step as a recorded graph.
 
-        A replayed step may only use numbers on the device. Apart from answers and the learning
-        rate, it cannot change from step to step.
+        A replayed step can only use numbers on the device. Except for answers and the learning
+        rate, nothing can change from step to step.
         """
         return (
             self.model.recordable
@@ -635,7 +641,8 @@ class RewardTrainer:
         self.world.sum_gradients(chain(self.model.parameters(), numbers))
         penalty = self._penalty.of(self.model.parameters())
         if isinstance(penalty, Tensor):
-            # Implied answers weigh less than given ones; the penalty counts as much beside them.
+            # Implied answers weigh less than given ones. The penalty counts as much as without
+            # them.
             (penalty * data.mean_weight).backward()
         self._optimiser.step()
         self.trust.step()
@@ -643,9 +650,9 @@ class RewardTrainer:
         return total, torch.cat(logits, dim=1)
 
     def _crop(self, pairs: int, rows: slice) -> Crop | None:
-        """Return the crops of some `rows` of `pairs` pairs, all of one pair before the next.
+        """Return the crops of some `rows` of `pairs` pairs. All crops of a pair follow one another.
 
-        Every process draws crops for all pairs, so that all draw the same.
+        Every process draws the crops of all pairs, so that all processes draw the same.
         """
         if not self.config.crop:
             return None
@@ -664,7 +671,7 @@ class RewardTrainer:
         soft: Tensor | None,
         level: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        """Each member's loss `[E]` and logits `[E, B]` of one minibatch of pairs or ratings."""
+        """Return each member's loss `[E]` and logits `[E, B]` on a minibatch of one kind."""
         clips = len(mask) // len(preference)
         halved = self.config.precision == "bfloat16"
         with torch.autocast(self.model.device.type, torch.bfloat16, enabled=halved):
@@ -684,11 +691,11 @@ class RewardTrainer:
     ) -> Tensor:
         """Compute the mean loss `[E]` of logits `[E, P]` over weighted answers.
 
-        It is the configured loss of comparisons and the ordinal loss of ratings, whose logits are
-        scores. So an answer of either kind weighs one answer.
+        Comparisons have the configured loss. Ratings have the ordinal loss, and their logits are
+        scores. An answer of either kind weighs as much.
 
-        Noise does not apply to soft labels, which say themselves how sure they are. Under a noise
-        of 0.5, no model could predict a label of 0.8, since no probability exceeds 0.75.
+        Noise does not apply to soft labels, which contain their uncertainty. With a noise of 0.5,
+        no model could predict a label of 0.8, since no probability exceeds 0.75.
         """
 
         def loss(logits: Tensor, target: Tensor) -> Tensor:
@@ -707,7 +714,10 @@ class RewardTrainer:
     def _evaluate(
         self, logits: Tensor, answers: Answers, likelihood: Likelihood | None = None
     ) -> tuple[float, float]:
-        """Compute loss and accuracy on answers; each member counts where it has a weight."""
+        """Compute loss and accuracy on answers.
+
+        A member counts if it has a weight for an answer.
+        """
         preference = answers.preference
         if likelihood is None:
             loss = self._mean_loss(logits, preference, answers.weight, answers.soft, answers.level)
@@ -720,10 +730,10 @@ class RewardTrainer:
 
     @torch.no_grad()
     def _logits(self, windows: AnyWindows, answers: Answers, *, world: World = ALONE) -> Tensor:
-        """Compute logits `[E, P]` without dropout, of ratings the scores of their clips.
+        """Compute logits `[E, P]` without dropout; those of ratings are the scores of their clips.
 
-        Only logits with a weight are meaningful. Each process of `world` computes whole chunks, and
-        all processes get all logits.
+        Only logits of answers with a weight are meaningful. Each process of `world` computes whole
+        chunks, and all processes get all logits.
         """
         training = self.model.training
         self.model.eval()
@@ -748,9 +758,10 @@ class RewardTrainer:
         return logits if trust is None else logits * trust
 
     def _report(self, data: FitData, state: FitState, logits: Tensor | None) -> FitReport:
-        """Report a fit; fit likelihood and trust to answers that no weight was fitted to.
+        """Report a fit, after fitting likelihood and trust to answers outside of the training data.
 
-        `logits` are those of the unseen answers by the state that the model keeps, if known.
+        `logits` are those of the unseen answers in the state that the model keeps, if they are
+        known.
         """
         all_soft = bool(data.soft[data.train.decided].all() and data.train.decided.any())
         likelihood = Likelihood(0.0 if all_soft else min(self.noise, MOST_EXPECTED))
@@ -772,7 +783,7 @@ class RewardTrainer:
         if data.unseen is not None:
             validated_on = "out-of-bag" if data.validation is None else "validation"
             answers = data.unseen[1]
-            decided = (answers.preference - 0.5).abs() > 0  # not of ratings, which have NaN
+            decided = (answers.preference - 0.5).abs() > 0  # the preference of ratings is NaN
             decided_answers = int((decided & (answers.weight > 0).any(0)).sum())
         curves: Any = {
             name: np.array([metrics[name] for metrics in state.history])
@@ -826,7 +837,7 @@ class RewardTrainer:
         )
 
     def _identity(self, data: FitData) -> dict[str, Any]:
-        """Return, as JSON, what identifies this fit: a checkpoint has to agree in all of it."""
+        """Return, as JSON, what identifies this fit; all of it must agree with a checkpoint's."""
         settings = to_json(self.config) | {"epochs": data.epochs, "seed": self._seed}
         shapes = {name: list(part.shape) for name, part in self.model.state_dict().items()}
         return {"fit": settings, "model": shapes, "answers": _digest(data)}
@@ -837,8 +848,9 @@ class RewardTrainer:
             return
         if any(isinstance(part, _BatchNorm) for part in self.model.modules()):
             raise ConfigError(
-                "batch normalisation: expected none where processes share batches, got some. "
-                "Each would normalise by its own part. Fit in one process, or without it."
+                "batch normalisation: expected none if processes share batches, got some. Each "
+                "process would normalise by its own part. Fit in one process, or use a model "
+                "without batch normalisation."
             )
         model = (t.detach().cpu().numpy().tobytes() for t in self.model.state_dict().values())
         order = self._order.get_state().numpy().tobytes()
@@ -846,7 +858,7 @@ class RewardTrainer:
         self.world.require_same("model, answers and seed of the fit", (fit, order, *model))
 
     def _checkpoint(self, state: FitState) -> FitState:
-        """Return the state of a fit, including the numbers of the model and this trainer."""
+        """Return the state of a fit, including the numbers of the model and of this trainer."""
         return replace(
             state,
             model=self.model.state_dict(),
@@ -855,7 +867,7 @@ class RewardTrainer:
         )
 
     def _resume(self, state: FitState) -> None:
-        """Restore the model and this trainer from a state of `_checkpoint`."""
+        """Restore the model and this trainer from a state that `_checkpoint` returned."""
         self.model.load_state_dict(state.model)
         self.restore(state.trainer)
         dropout_stream(self.model.device).set_state(state.dropout)
@@ -863,13 +875,13 @@ class RewardTrainer:
     def evaluate(
         self, comparisons: Comparisons, likelihood: Likelihood | None = None
     ) -> tuple[float, float]:
-        """Compute loss (mean over members) and accuracy (of the members' mean) on comparisons.
+        """Compute the loss (mean over members) and the accuracy (of the members' mean).
 
-        With a likelihood, such as `FitReport.likelihood`, the loss is the cross-entropy; without
+        With a likelihood, such as `FitReport.likelihood`, the loss is the cross-entropy. Without
         one, it is the loss that training minimises.
 
         Raises:
-            DataError: no answered comparisons.
+            DataError: there are no answered comparisons.
             SpaceError: the steps' shapes differ from those that the model was built for.
         """
         comparisons = _answered("comparisons to evaluate on", comparisons)
@@ -879,7 +891,7 @@ class RewardTrainer:
             return self._evaluate(logits, answers, likelihood)
 
     def validate(self, held_out: Comparisons, likelihood: Likelihood) -> Validation:
-        """Evaluate the model on held-out answers, possibly none, under a fit's likelihood."""
+        """Evaluate the model on held-out answers under a fit's likelihood. There may be none."""
         decided = int(held_out.decided.sum())
         if not decided:
             return Validation(len(held_out), 0)
@@ -889,7 +901,7 @@ class RewardTrainer:
     def bootstrap(self, pairs: int, stream: int = 0xB007) -> FloatArray:
         """Return how often each member sees each answer, `[E, P]`: Poisson(1) counts, or ones.
 
-        The counts of the first answers do not change when more answers arrive, so that members
+        The counts of the first answers do not change when more answers arrive. Members therefore
         stay different as comparisons grow.
         """
         members = self.model.members
@@ -899,14 +911,14 @@ class RewardTrainer:
         return rng.poisson(1.0, (pairs, members)).T.astype(np.float64)
 
     def set_noise(self, noise: float) -> None:
-        """Set the share of answers that the likelihood takes to be random, from now on."""
+        """From now on, set the share of answers that the likelihood takes to be random."""
         self.noise = noise
         name = str(self.config.loss)
         self._noisy_loss = LOSSES.bound(name, noise=noise)
         self._noiseless_loss = LOSSES.bound(name, noise=0.0)
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the state on which the next fit depends beside the model, for `restore`."""
+        """Return the state that the next fit depends on, apart from the model, for `restore`."""
         return {
             "moments": self._optimiser.state_dict()["state"],
             "order": self._order.get_state(),
@@ -918,7 +930,7 @@ class RewardTrainer:
 
     def restore(self, snapshot: Mapping[str, Any]) -> None:
         """Restore the state of a trainer of the same settings and the same model."""
-        self._order.set_state(snapshot["order"])  # first, since it alone may fail
+        self._order.set_state(snapshot["order"])  # first, since only this can fail
         groups = self._optimiser.state_dict()["param_groups"]
         self._optimiser.load_state_dict({"state": snapshot["moments"], "param_groups": groups})
         self._penalty = replace(self._penalty, strength=float(snapshot["penalty"]))
@@ -946,9 +958,10 @@ def save_trainer(folder: Path, trainer: RewardTrainer, notes: dict[str, Any]) ->
 def load_trainer(folder: Path, trainer: RewardTrainer, model: RewardModel) -> dict[str, Any]:
     """Restore a trainer that `save_trainer` wrote, and return its notes.
 
-    `trainer` must have the same config and seed as the saved one, and gets the numbers of `model`,
-    which was saved beside it. Its next fit is then that of the saved trainer. If files are missing,
-    damaged or of another model, a `CheckpointError` is raised and the trainer stays as it was.
+    `trainer` must have the same config and seed as the saved one. It gets the numbers of `model`,
+    which was saved beside it. Its next fit is then the same as that of the saved trainer. If files
+    are missing, damaged or of another model, `CheckpointError` is raised, and the trainer stays as
+    it was.
     """
     folder = folder / TRAINER
     with reading(folder, expected="the state of such a trainer"):
@@ -966,24 +979,24 @@ def load_trainer(folder: Path, trainer: RewardTrainer, model: RewardModel) -> di
             if value.ndim != axes:
                 raise ValueError(f"{name} of shape {tuple(value.shape)}")
             require_finite(folder, {name: value}, dtype=torch.float32)
-        torch.Generator().set_state(state["order"])  # find damage before anything changes
+        torch.Generator().set_state(state["order"])  # finds damage before anything changes
         trainer.model.load_state_dict(model.state_dict())
         trainer.restore(state)
     return notes
 
 
 def _answered(what: str, comparisons: Comparisons) -> Comparisons:
-    """Select comparisons that were not declined, with just their steps; require at least one."""
+    """Select comparisons that were not declined, with their steps only; require at least one."""
     if not comparisons.answered.any():
         raise DataError(
-            f"{what}: expected at least one answered, got none. Ask queries first, or check the "
-            "label files."
+            f"{what}: expected at least one answered comparison, got none. Ask queries first, or "
+            "check the label files."
         )
     return comparisons[comparisons.answered].compact()
 
 
 def _kinds_together(order: Tensor, level: Tensor | None, size: int) -> Tensor:
-    """Move comparisons to the front of each batch of `size` in an order `[P]`, before ratings."""
+    """In an order `[P]`, move comparisons to the front of each batch of `size`, before ratings."""
     if level is None:
         return order
     batch = torch.arange(len(order)) // size
@@ -991,13 +1004,13 @@ def _kinds_together(order: Tensor, level: Tensor | None, size: int) -> Tensor:
 
 
 def _answer_logits(scores: Tensor, clips: int) -> Tensor:
-    """Logits `[E, P]` of comparisons, or scores of ratings, from scores `[E, P * clips]`."""
+    """Return logits `[E, P]` of comparisons, or scores of ratings, from scores `[E, P * clips]`."""
     scores = scores.unflatten(1, (-1, clips))  # [E, P * clips] to [E, P, clips]
     return preference_logits(scores) if clips == 2 else scores[..., 0]
 
 
 def _accuracy(logits: Tensor, answers: Answers) -> float:
-    """Compute the accuracy on answers; each member counts where it has a weight."""
+    """Compute the accuracy on answers. A member counts if it has a weight for an answer."""
     votes = answers.weight > 0
     seen = votes.any(0)
     consensus = torch.where(votes, preference_probability(logits) - 0.5, 0.0).sum(0)

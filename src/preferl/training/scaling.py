@@ -19,17 +19,17 @@ from preferl.shapes import FloatArray
 @final
 @dataclass(frozen=True, eq=False)
 class RewardScaler:
-    """Maps each member's rewards to mean zero and deviation `target`, before members are combined.
+    """Maps each member's rewards to mean zero and deviation `target`, before they are combined.
 
-    Members scaled in this way count equally in their average, whatever their own scale (Christiano
-    et al. 2017, section 2.2.2). The DTR paper measured it as better than normalising the average.
-    The statistics belong to one version of a reward and never change.
+    Members that are scaled in this way count equally in their average, whatever their own scale
+    (Christiano et al. 2017, section 2.2.2). The DTR paper found this better than normalising the
+    average. The statistics belong to one version of a reward and never change.
 
     Attributes:
         mean: `[E]` mean of each member's rewards.
-        deviation: `[E]` deviation of each member's rewards, more than 0.
-        target: deviation of the scaled rewards; 1 as for states in the DRLHP paper, which took
-            0.05 for pixels.
+        deviation: `[E]` standard deviation of each member's rewards, above 0.
+        target: standard deviation of the scaled rewards; 1 as in the DRLHP paper for states, which
+            uses 0.05 for pixels.
     """
 
     mean: FloatArray
@@ -52,13 +52,13 @@ class RewardScaler:
 
     @classmethod
     def fit(cls, rewards: FloatArray, *, target: float = 1.0, centre: bool = True) -> Self:
-        """Compute the statistics of members' rewards `[E, T]`; a constant reward keeps its scale.
+        """Compute the statistics of members' rewards `[E, T]`. A constant reward keeps its scale.
 
         Args:
-            rewards: rewards of steps like those that a policy will make.
-            target: deviation of the scaled rewards.
-            centre: whether the mean becomes zero; if false, only the scale changes. Where episodes
-                can end early, a shift changes what an agent wants.
+            rewards: rewards of steps similar to those that a policy will make.
+            target: standard deviation of the scaled rewards.
+            centre: whether the mean becomes zero; if false, only the scale changes. If episodes can
+                end early, a shift changes what an agent wants.
         """
         mean = rewards.mean(axis=1, dtype=np.float64)
         deviation = rewards.std(axis=1, dtype=np.float64)
@@ -79,19 +79,19 @@ def scale_by_return_range(
     """Return the episodes with rewards `r * M / (R_max - R_min)`, and the shifts of their task.
 
     `R_max` and `R_min` are the highest and the lowest return of the episodes. If all returns are
-    the same, there is no range to divide by: rewards keep their scale, with a warning. Rewards
-    keep their precision, too; all other arrays are shared.
+    the same, there is no range to divide by. Rewards then keep their scale, and there is a warning.
+    Rewards keep their precision, too. All other arrays are shared.
 
     Args:
-        episodes: relabelled experience; not changed.
+        episodes: relabelled experience; it is not changed.
         task: a name or row of `preferl.data.TASKS`, which has `M` and the shifts; or `M` itself; or
-            None, which takes the steps of the longest episode for `M`, since the data show no
+            None. None takes the length of the longest episode for `M`, since the data show no
             better horizon. Without a task, nothing is shifted.
         learned: whether the rewards are learned (the default). False scales the environment's own
-            rewards as the same papers do; for some tasks they are only shifted.
+            rewards as the same papers do; in some tasks they are only shifted.
 
     Raises:
-        ConfigError: an unknown task, or an `M` that is not above 0.
+        ConfigError: the task is unknown, or `M` is not above 0.
 
     >>> episodes = Episodes(np.zeros((4, 1)), np.zeros((4, 1)), np.array([1.0, 2, 3, 4]),
     ...                     np.zeros(4, bool), np.zeros((2, 1)), np.array([2, 2]))
@@ -116,13 +116,13 @@ def scale_by_return_range(
         if not 0 < horizon < float("inf"):
             raise ConfigError(f"task: expected a task, or steps above 0, got {horizon}.")
     rewards = rewards * (_scale(episodes.returns, horizon) if scaled else 1.0) + shift
-    precision = np.result_type(episodes.rewards, np.float32)  # rewards in whole numbers exist
+    precision = np.result_type(episodes.rewards, np.float32)  # rewards may be whole numbers
     return replace(episodes, rewards=rewards.astype(precision))
 
 
 def _scale(returns: FloatArray, horizon: float) -> float:
     span = float(returns.max() - returns.min())
-    if span <= 1e-8 * float(np.abs(returns).max()):  # rounding, or no range
+    if span <= 1e-8 * float(np.abs(returns).max()):  # no range, or only rounding errors
         warnings.warn(
             "returns to scale by: expected a highest and a lowest, got "
             f"{returns[0]:g} for all {len(returns)} episodes. Rewards keep their scale.",

@@ -1,4 +1,4 @@
-"""Trains hidden layers of a reward to predict those of the next step, without any answers.
+"""Trains a reward's hidden layers, without any answers, to predict those of the next step.
 
 Metcalf et al. 2023, "Sample-Efficient Preference-based Reinforcement Learning with Dynamics Aware
 Rewards" (REED), section 4, with the loss of Chen and He 2021 (SimSiam).
@@ -25,32 +25,33 @@ def predict_next_steps(
     batch_size: int = 256,
     learning_rate: float = 1e-3,
 ) -> FloatArray:
-    """Train a perceptron's hidden layers so that a step's predict those of the next step.
+    """Train a perceptron so that the hidden layers of a step predict those of the next step.
 
-    The layers see rewards of nothing, so all experience counts, also what nobody was asked about.
-    The loss is minus the cosine between the next step's units, which get no gradient, and a linear
-    map of this step's. Fit the answers afterwards, with `RewardTrainer`.
+    This needs no answers, so all experience counts, also experience that nobody was asked about.
+    The loss is minus the cosine between two vectors: the units of the next step, which get no
+    gradient, and a linear map of the units of this step. Afterwards, fit the answers with
+    `RewardTrainer`.
 
-    The paper's state encoder and action encoder are one perceptron here, so that the next step's
-    units depend on the next action, too, where the reward sees actions. The paper goes on with
-    this loss between its fits; here it comes before them.
+    The paper has a state encoder and an action encoder. Here they are one perceptron. If the reward
+    sees actions, the units of the next step therefore depend on the next action, too. The paper
+    continues with this loss between its fits; here it comes before them.
 
     Args:
         model: an `MLPReward` with hidden layers, trained in place. Its input statistics are set
-            from all steps; a fit sets them anew from the clips that were compared.
-        episodes: experience, of which only observations and actions are read.
+            from all steps. A later fit sets them again, from the compared clips.
+        episodes: experience; only observations and actions are read.
         seed: seed of the linear maps and minibatches.
         updates: steps of Adam.
         batch_size: steps of the environment per update.
         learning_rate: learning rate of Adam.
 
     Returns:
-        `[updates]` the loss before each update, mean over members, in [-1, 1].
+        `[updates]` loss before each update, mean over members, in [-1, 1].
 
     Raises:
-        ConfigError: less than one update, or an empty batch.
-        DataError: no step that another one follows.
-        ModelError: a model without such hidden layers.
+        ConfigError: there is less than one update, or the batch is empty.
+        DataError: no step is followed by another one.
+        ModelError: the model has no such hidden layers.
     """
     require_in("updates", updates, 1, float("inf"))
     require_in("batch_size", batch_size, 1, float("inf"))

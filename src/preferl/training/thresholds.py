@@ -12,14 +12,17 @@ from preferl.shapes import IntArray
 from preferl.training.fitted_numbers import FittedNumbers
 
 RATING_THRESHOLDS: Final = 4
-"""Thresholds between ratings of 1 to 5."""
+"""Number of thresholds between the ratings 1 to 5."""
 
 FAILURE: Final = 6
-"""Place of the lower bound of failure; that of success follows."""
+"""Place of the lower bound of failure; the lower bound of success follows."""
 
 BOUNDS: Final = 9
-"""Bounds of levels per person: -inf, the four thresholds of ratings, inf; -inf, that of outcomes,
-inf. The lower bound of a rating `r` has place `r - 1`; the upper bound follows."""
+"""Number of bounds per person.
+
+They are -inf, the four thresholds of ratings, inf; then -inf, the threshold of outcomes, inf. The
+lower bound of a rating `r` has place `r - 1`, and the upper bound follows.
+"""
 
 
 def bound_places(ratings: Ratings, *, shared: bool) -> IntArray:
@@ -50,8 +53,8 @@ class Thresholds:
     def begin(self, level: Tensor, scores: Tensor) -> None:
         """Prepare for a fit to ratings at `level` `[Q]` of clips with `scores` `[E, Q]`.
 
-        New people's thresholds begin where they would be if all clips had the mean score, so that
-        all levels are as frequent as in all ratings, with half a rating of each level added.
+        Thresholds of new people begin where they would be if all clips had the mean score. All
+        levels are then as frequent as in all ratings, with half a rating of each level added.
         """
         people = int(level.max()) // BOUNDS + 1
         before = self.numbers.value.detach()

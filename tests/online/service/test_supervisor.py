@@ -197,7 +197,7 @@ def test_what_a_killed_launcher_left_is_ended_and_what_a_living_one_has_is_not(t
     command = [sys.executable, "-c", code, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as launcher:
         left = identity(int(launcher.stdout.readline()))
-        with pytest.raises(StorageError, match=f"of process {launcher.pid}, which works"):
+        with pytest.raises(StorageError, match=f"of process {launcher.pid}, which runs"):
             RunningProgram(worker, tmp_path).end_leftover(1)
         assert is_running(left)
         launcher.kill()
