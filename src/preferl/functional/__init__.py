@@ -1,4 +1,4 @@
-"""Formulas, one function each (torch)."""
+"""Formulas, each as a function (torch)."""
 
 from typing import TYPE_CHECKING
 

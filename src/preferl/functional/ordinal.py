@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 def ordered_thresholds(free: Tensor) -> Tensor:
-    """Turn free numbers `[..., K]` into rising thresholds: the first, then gaps by softplus.
+    """Turn free numbers `[..., K]` into rising thresholds: the first number, then softplus gaps.
 
     >>> ordered_thresholds(torch.tensor([-1.0, 0.0, 0.0])).tolist()  # softplus(0) is log 2
     [-1.0, -0.3068528175354004, 0.3862943649291992]
@@ -23,19 +23,22 @@ def ordered_thresholds(free: Tensor) -> Tensor:
 def rating_loss(
     scores: Tensor, lower: Tensor, upper: Tensor, levels: Tensor, *, noise: float = 0.0
 ) -> Tensor:
-    """Minus the logarithm of the probability of each rating, `[..., R]`.
+    """Compute minus the logarithm of the probability of each rating, `[..., R]`.
 
-    A clip with score `s` gets at most level `k` with probability `sigmoid(t_k - s)`. So a level
-    between the thresholds `lower` and `upper` has probability
-    `noise / levels + (1 - noise) (sigmoid(upper - s) - sigmoid(lower - s))`. An outcome is a
-    rating of two levels: success has probability `sigmoid(s - t)` without noise.
+    A clip with score `s` gets at most level `k` with probability `sigmoid(t_k - s)`. A level
+    between the thresholds `lower` and `upper` therefore has probability `noise / levels + (1 -
+    noise) (sigmoid(upper - s) - sigmoid(lower - s))`. An outcome is a rating with two levels:
+    success has probability `sigmoid(s - t)` without noise.
 
     Args:
-        scores: `[..., R]` scores of the rated clips, as in the logits of comparisons.
-        lower: `[..., R]` threshold below each rating's level; minus infinity below the lowest.
-        upper: `[..., R]` threshold above the level, more than `lower`; infinity above the highest.
-        levels: `[R]` how many levels the rating's scale has.
-        noise: share of ratings taken to be random, in [0, 1), each level equally often.
+        scores: `[..., R]` scores of the rated clips, the same as in the logits of comparisons.
+        lower: `[..., R]` threshold below each rating's level; minus infinity below the lowest
+            level.
+        upper: `[..., R]` threshold above each level, larger than `lower`; infinity above the
+            highest level.
+        levels: `[R]` number of levels of the rating's scale.
+        noise: share of ratings taken to be random, in [0, 1); random ratings have each level
+            equally often.
 
     >>> loss = rating_loss(
     ...     torch.tensor([0.0, 0.0]), torch.tensor([-1.0, 1.0]), torch.tensor([1.0, torch.inf]),

@@ -1,4 +1,4 @@
-"""What a weight penalty measures: one number for all parameters of a model, 0 where all are 0."""
+"""Measures of weight penalties: one number for all parameters of a model, 0 if all are 0."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ from torch import Tensor
 def power_sum(parameters: Iterable[Tensor], norm: float = 2) -> Tensor:
     """`Σ|w|^p` over all numbers in all parameters, for any `norm` `p` of at least 1.
 
-    Of lower powers the gradient has no limit at 0, where many parameters begin.
+    For lower powers, the gradient has no limit at 0, where many parameters begin.
 
     >>> power_sum([torch.tensor([1.0, -2.0]), torch.tensor([3.0])], norm=3).item()
     36.0

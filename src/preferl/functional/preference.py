@@ -1,7 +1,7 @@
 """From rewards to the likelihood of an answer: pool steps, combine members, compare scores.
 
 The likelihood is that of Bradley and Terry (1952) and Christiano et al. (2017). It works on logits
-in log space, so that a comparison the model finds absurd still has an exact gradient.
+in log space. Even a comparison that the model finds absurd then has an exact gradient.
 """
 
 import math
@@ -18,7 +18,7 @@ from preferl.errors import ConfigError
 Pooling = Literal["sum", "mean"]
 
 Combine = Callable[[Tensor], Tensor]
-"""`[E, ...]` to `[...]`."""
+"""Combines members' rewards `[E, ...]` to `[...]`."""
 
 
 def pool(rewards: Tensor, mask: Tensor, pooling: Pooling = "sum", discount: float = 1.0) -> Tensor:
@@ -27,9 +27,9 @@ def pool(rewards: Tensor, mask: Tensor, pooling: Pooling = "sum", discount: floa
     Args:
         rewards: `[..., B, L]`
         mask: `[B, L]` true where a step is real; real steps come last.
-        pooling: `"sum"` scores a segment by its return (Christiano et al. 2017, equation 1);
+        pooling: `"sum"` scores a segment by its return (Christiano et al. 2017, equation 1).
             `"mean"` takes length out of the comparison.
-        discount: weight of each step relative to the one before, in (0, 1].
+        discount: weight of each step relative to the step before, in (0, 1].
 
     Returns:
         `[..., B]`; 0 where no step is real.
@@ -38,7 +38,7 @@ def pool(rewards: Tensor, mask: Tensor, pooling: Pooling = "sum", discount: floa
     ...      discount=0.5).tolist()
     [2.0]
     """
-    # A masked place may hold anything finite; where() also keeps its gradient out.
+    # A masked place may hold any finite number; where() also keeps its gradient out.
     weighted = torch.where(mask, rewards, 0.0)
     if pooling == "sum" and discount == 1.0:
         return weighted.sum(-1)
@@ -48,21 +48,22 @@ def pool(rewards: Tensor, mask: Tensor, pooling: Pooling = "sum", discount: floa
         weight = weight * weight.new_full((), discount) ** position
         weighted = weighted * weight
     total = weighted.sum(-1)
-    # The first real step weighs 1, so the bound only matters where none is real.
+    # The first real step weighs 1, so the bound only matters if no step is real.
     return total if pooling == "sum" else total / weight.sum(-1).clamp(min=1)
 
 
 def mean(rewards: Tensor) -> Tensor:
-    """The members' mean: `[E, ...]` to `[...]`."""
+    """Return the members' mean: `[E, ...]` to `[...]`."""
     return rewards.mean(0)
 
 
 def lower_bound(deviations: float = 1.0) -> "partial[Tensor]":
-    """Mean minus some standard deviations over members: a pessimist where they disagree.
+    """Return a function: mean minus `deviations` standard deviations over members.
 
-    Negative `deviations` reward disagreement, as exploration bonuses do. Squares are divided by
-    `E`. Imitation's `AddSTDRewardWrapper(alpha)` takes members as a sample and divides by `E - 1`:
-    it is `lower_bound(-alpha * sqrt(E / (E - 1)))`, so 1.22 for `alpha = -1` with three members.
+    It is pessimistic where members disagree. Negative `deviations` reward disagreement, like an
+    exploration bonus. Squares are divided by `E`. Imitation's `AddSTDRewardWrapper(alpha)` takes
+    members as a sample and divides by `E - 1`. It equals `lower_bound(-alpha * sqrt(E / (E - 1)))`,
+    so 1.22 for `alpha = -1` with three members.
 
     >>> lower_bound(1.0)(torch.tensor([[0.0], [2.0]])).tolist()
     [0.0]
@@ -75,7 +76,7 @@ def _lower_bound(rewards: Tensor, deviations: float) -> Tensor:
 
 
 def preference_logits(scores: Tensor) -> Tensor:
-    """Log-odds that the first of each pair is preferred: `[..., P, 2]` scores to `[..., P]`.
+    """Return log-odds that the first of each pair is preferred: scores `[..., P, 2]` to `[..., P]`.
 
     >>> preference_logits(torch.tensor([[3.0, 1.0]])).tolist()
     [2.0]
@@ -84,7 +85,7 @@ def preference_logits(scores: Tensor) -> Tensor:
 
 
 def preference_probability(logits: Tensor, *, noise: float = 0.0) -> Tensor:
-    """Probability that the first is preferred, by a teacher who errs at random.
+    """Return the probability that the first is preferred, by a teacher who errs at random.
 
     `noise` is the share of answers given uniformly at random, in [0, 1] (Christiano et al. 2017,
     section 2.2.3 assume 0.1).
@@ -96,14 +97,14 @@ def preference_probability(logits: Tensor, *, noise: float = 0.0) -> Tensor:
 
 
 AnswerLoss = Callable[[Tensor, Tensor], Tensor]
-"""`[..., P]` logits and `[P]` preferences to the loss of each answer, `[..., P]`."""
+"""Maps logits `[..., P]` and preferences `[P]` to the loss of each answer, `[..., P]`."""
 
 
 def cross_entropy(logits: Tensor, preference: Tensor, *, noise: float = 0.0) -> Tensor:
-    """Minus the logarithm of the probability of each answer: `[..., P]` and `[P]` to `[..., P]`.
+    """Return minus the log probability of each answer: `[..., P]` and `[P]` to `[..., P]`.
 
     With `q = sigmoid(logits)` and noise `ε`, an answer that the first is preferred has probability
-    `ε/2 + (1 - ε) q`. The noise floor lies inside the logarithm, so it does change gradients: a
+    `ε/2 + (1 - ε) q`. The noise floor is inside the logarithm, so it changes gradients: a
     comparison that strongly contradicts the model is treated as a random answer.
     """
     if noise:
@@ -119,10 +120,11 @@ def cross_entropy(logits: Tensor, preference: Tensor, *, noise: float = 0.0) -> 
 
 
 def squared_error(logits: Tensor, preference: Tensor, *, noise: float = 0.0) -> Tensor:
-    """Square of probability minus preference: `[..., P]` and `[P]` to `[..., P]` (Brier 1950).
+    """Return (probability - preference)²: `[..., P]` and `[P]` to `[..., P]` (Brier 1950).
 
-    It is at most 1, and its gradient vanishes where the model is sure: a wrong answer costs less
-    than under the cross-entropy, and so does the correction of a model that is sure of a mistake.
+    It is at most 1, and its gradient vanishes where the model is sure. A wrong answer therefore
+    costs less than with the cross-entropy. But a model that is sure of a mistake is also corrected
+    less.
 
     >>> squared_error(torch.zeros(2), torch.tensor([1.0, 0.5])).tolist()
     [0.25, 0.0]
@@ -133,12 +135,13 @@ def squared_error(logits: Tensor, preference: Tensor, *, noise: float = 0.0) -> 
 def contrastive_loss(
     first: Tensor, second: Tensor, preference: Tensor, *, bias: float = 1.0
 ) -> Tensor:
-    """Loss of answers under scores of both segments: `[..., P]` and `[..., P]` to `[..., P]`.
+    """Return the loss of answers from scores of both segments: `[..., P]` twice to `[..., P]`.
 
-    The preferred one's score `a` and the other's `b` cost `-log(exp(a) / (exp(a) + exp(bias b)))`
-    (Hejna et al. 2024, "Contrastive Preference Learning", section 3.2). A bias of 1 is the
-    cross-entropy of their difference. Below 1, scores that are low cost more than equally
-    different ones that are high: a policy is kept near actions that are in the data.
+    If the preferred segment has score `a` and the other has `b`, the loss is
+    `-log(exp(a) / (exp(a) + exp(bias b)))` (Hejna et al. 2024, "Contrastive Preference Learning",
+    section 3.2). With a bias of 1, it is the cross-entropy of their difference. With a bias below
+    1, two low scores cost more than two high scores with the same difference. This keeps a policy
+    near actions that are in the data.
 
     >>> high, low = torch.tensor([3.0, -1.0]), torch.tensor([1.0, -3.0])
     >>> [round(one, 4) for one in contrastive_loss(high, low, torch.ones(2), bias=0.5).tolist()]
@@ -157,21 +160,21 @@ def preference_loss(
     noise: float = 0.0,
     loss: AnswerLoss | None = None,
 ) -> Tensor:
-    """Mean loss of answers under the model, by default the cross-entropy, one number per member.
+    """Return the mean loss of answers, one number per member; by default the cross-entropy.
 
     Args:
         logits: `[..., P]`
-        preference: `[P]` in [0, 1]; 0.5 pulls the two scores together; NaN (declined) is ignored.
+        preference: `[P]` in [0, 1]; 0.5 pulls the two scores together. NaN (declined) is ignored.
         weight: `[P]` or `[..., P]`; ones by default.
         noise: `ε` of the cross-entropy, in [0, 1).
-        loss: of each answer, in place of the cross-entropy; it takes `noise` itself.
+        loss: loss of each answer, instead of the cross-entropy; it also gets `noise`.
 
     Returns:
-        `[...]` the weighted sum divided by `P`, so that a minibatch's gradient does not depend on
-        its size and bootstrap weights keep their meaning.
+        `[...]` weighted sum divided by `P`. With this divisor, a minibatch's gradient does not
+        depend on its size, and bootstrap weights keep their meaning.
 
     Raises:
-        ConfigError: the loss gives numbers of another shape than the logits have.
+        ConfigError: the loss returns numbers of another shape than that of the logits.
 
     >>> preference_loss(torch.zeros(1), torch.tensor([1.0])).item()  # log 2
     0.6931471824645996
@@ -189,10 +192,10 @@ def preference_loss(
 
 
 def preference_accuracy(logits: Tensor, preference: Tensor) -> Tensor:
-    """Share of decided answers that the model expects; an undecided model gets half.
+    """Return the share of decided answers that the model expects; an undecided model gets half.
 
-    Logits `[..., P]` and preferences `[P]` become `[...]`. Ties and declined answers do not count,
-    and without decided answers the result is NaN.
+    Logits `[..., P]` and preferences `[P]` become `[...]`. Ties and declined answers do not count.
+    Without decided answers, the result is NaN.
 
     >>> preference_accuracy(torch.tensor([2.0, -1.0, 0.0]), torch.tensor([1.0, 1.0, 0.5])).item()
     0.5

@@ -17,17 +17,18 @@ from preferl.functional.preference import pool
 def successor_features(
     transitions: Tensor, features: Tensor, policies: Tensor, discount: float
 ) -> Tensor:
-    """Return the features that follow each action, discounted and summed, if a policy goes on.
+    """Return the features that follow each action under each policy, discounted and summed.
 
     Args:
-        transitions: `[X, U, X]` chance of each next state. Rows may sum to less than 1: the rest is
-            the chance that the episode terminates.
-        features: `[X, U, F]` of each step.
-        policies: `[G, X]` action that each policy takes in each state.
-        discount: weight of each step relative to the one before, in (0, 1).
+        transitions: `[X, U, X]` probability of each next state. If a row sums to less than 1, the
+            rest is the probability that the episode terminates.
+        features: `[X, U, F]` features of each step.
+        policies: `[G, X]` action of each policy in each state.
+        discount: weight of each step relative to the step before, in (0, 1).
 
     Returns:
-        `[G, X, U, F]`. The value of an action under a linear reward is this times the weights.
+        `[G, X, U, F]`. Multiplied by the weights of a linear reward, this is the value of an
+        action.
 
     >>> stay = torch.ones(1, 1, 1)  # one state, one action, a feature of 1 for ever
     >>> successor_features(stay, stay, torch.zeros(1, 1, dtype=torch.long), 0.75).item()
@@ -45,7 +46,7 @@ def optimal_policies(
 ) -> Tensor:
     """Return the best action in each state under each linear reward, by policy iteration.
 
-    Takes what `successor_features` takes, and weights `[W, F]`; returns `[W, X]`.
+    The arguments are those of `successor_features`, and weights `[W, F]`. The result is `[W, X]`.
 
     >>> moves = torch.tensor([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]]])
     >>> second = torch.tensor([[[0.0], [0.0]], [[1.0], [1.0]]])  # a feature of the second state
@@ -58,7 +59,7 @@ def optimal_policies(
         successors = successor_features(transitions, features, policies, discount)
         values = torch.einsum("wxuf,wf->wxu", successors, weights)
         present = values.gather(-1, policies[..., None])
-        # An action that is better by rounding alone would change for ever.
+        # Without a tolerance, rounding errors could change the best action for ever.
         tolerance = 1e3 * torch.finfo(values.dtype).eps * values.abs().amax()
         better = values.amax(-1) > present.squeeze(-1) + tolerance
         if not better.any():
@@ -67,16 +68,16 @@ def optimal_policies(
 
 
 def advantages(successors: Tensor, weights: Tensor) -> Tensor:
-    """Return how much worse than the best action each action is, under each linear reward.
+    """Return the advantage of each action under each linear reward: 0 for the best, else negative.
 
-    The value of an action is that of the best of the policies which may go on after it, and the
-    best of these actions counts 0. With an optimal policy among them, these are the optimal
-    advantages. All are differentiable in the weights.
+    The value of an action is that under the best of the policies that may follow it. The best
+    action of a state counts 0. If an optimal policy is among the policies, these are the optimal
+    advantages. They are differentiable in the weights.
 
     Args:
-        successors: `[G, X, U, F]`, as from `successor_features`. Where states are continuous, let
-            each recorded step be a state of its own, whose first action is the one taken.
-        weights: `[W, F]`
+        successors: `[G, X, U, F]`, see `successor_features`. If states are continuous, let each
+            recorded step be a separate state, whose first action is the one that was taken.
+        weights: `[W, F]` weights of rewards.
 
     Returns:
         `[W, X, U]`, at most 0.
@@ -86,17 +87,17 @@ def advantages(successors: Tensor, weights: Tensor) -> Tensor:
 
 
 def segment_regret(advantage: Tensor, states: Tensor, actions: Tensor, mask: Tensor) -> Tensor:
-    """Return how far each segment falls behind optimal behaviour from each of its states on.
+    """Return the regret of each segment: how far it falls behind optimal behaviour.
 
     Args:
-        advantage: `[W, X, U]` of the optimal policy; see `advantages`.
-        states: `[..., L]` of the segments' steps.
-        actions: `[..., L]`
+        advantage: `[W, X, U]` advantages of the optimal policy; see `advantages`.
+        states: `[..., L]` states of the segments' steps.
+        actions: `[..., L]` actions of these steps.
         mask: `[..., L]` true where a step is real.
 
     Returns:
-        `[W, ...]` minus the sum of advantages (Knox et al. 2024, equation 5), so at least 0, and 0
-        for segments whose actions are all optimal, however little they return.
+        `[W, ...]` minus the sum of advantages (Knox et al. 2024, equation 5). It is at least 0. It
+        is 0 for segments with only optimal actions, however little they return.
 
     >>> advantage = torch.tensor([[[0.0, -1.0]]])
     >>> actions = torch.tensor([[0, 0], [0, 1]])

@@ -1,6 +1,6 @@
 """Reward models: windows of steps to rewards per step and scores per segment (torch).
 
-Names are imported when they are first used, so that settings load no torch.
+Names are imported at their first use, so reading settings loads no torch.
 """
 
 from typing import TYPE_CHECKING

@@ -13,11 +13,14 @@ from preferl.models.blocks import IN_PLACE, drop, kept, lecun_linear
 from preferl.models.configs import Activation, PreferenceTransformerConfig
 
 UNSEEN = -1e4
-"""Logit of a token that may not be seen: its share is exactly 0 if any other token may be."""
+"""Logit of a token that must not be seen: its share is exactly 0 if another token may be seen."""
 
 ROWS = 32
-"""Rows of attention computed together. Columns after the last row are never computed, which saves
-almost half of the work. With fewer rows, products are too small to be efficient."""
+"""Rows of attention computed together.
+
+Columns after the last row are never computed, which saves almost half of the work. With fewer rows,
+products are too small to be efficient.
+"""
 
 
 @final
@@ -36,13 +39,13 @@ class Block(nn.Module):
     def forward(self, tokens: Tensor, bias: Tensor, every: int = 1) -> Tensor:
         """Map tokens `[B, S, W]` and their `causal_bias` to new tokens `[B, Q, W]`.
 
-        Only the last of every `every` tokens has a query and is returned; the others have keys and
-        values only.
+        Of every `every` tokens, only the last has a query and is returned. The others have only
+        keys and values.
         """
         asking = slice(every - 1, None, every)
         normed = self.norm1(tokens)
         device = tokens.device.type
-        if torch.is_autocast_enabled(device):  # once for all products of the tokens
+        if torch.is_autocast_enabled(device):  # once for all products
             normed = normed.to(torch.get_autocast_dtype(device))
         attended = self.attn(normed[:, asking], normed, bias[:, :, asking])
         tokens = self._add(tokens[:, asking], attended)
@@ -67,8 +70,8 @@ class SelfAttention(nn.Module):
     def forward(self, asking: Tensor, tokens: Tensor, bias: Tensor) -> Tensor:
         """Compute attention `[B, Q, W]` of tokens `asking` `[B, Q, W]` to `tokens` `[B, S, W]`.
 
-        The tokens `asking` are all of `tokens`, or the last of every few. `bias`,
-        `[B or 1, 1, Q, S]`, is added to logits; no token sees the tokens after it.
+        The tokens `asking` are all of `tokens`, or the last of every few. `bias` `[B or 1, 1, Q,
+        S]` is added to logits, so that no token sees later tokens.
         """
         width = tokens.shape[-1]
         weights, biases = (p.split([width, 2 * width]) for p in self.qkv.parameters())
@@ -93,10 +96,10 @@ class SelfAttention(nn.Module):
 
 @final
 class Attend(torch.autograd.Function):
-    """Causal attention with dropout on a processor, in parts that fit into its cache.
+    """Causal attention with dropout on a CPU, in parts that fit into its cache.
 
-    Backward computes `Σ_j dP_j P_j` as the product of a row's output with its gradient, as in Dao
-    et al. (2022), "FlashAttention", section 3.1.
+    The backward pass computes `Σ_j dP_j P_j` as the product of a row's output with its gradient, as
+    in Dao et al. (2022), "FlashAttention", section 3.1.
     """
 
     @staticmethod
@@ -174,9 +177,9 @@ class Perceptron(nn.Module):
 def causal_bias(real: Tensor, each: int = 1) -> Tensor:
     """Return a bias `[B, 1, S, S]`: 0 where a token may look, `UNSEEN` elsewhere.
 
-    A token may look at real tokens before it and at itself. It sees itself even if it is padding,
-    so that no row sees nothing. Each step of `real`, `[B, S / each]`, has `each` tokens. If all
-    steps are real, one bias `[1, 1, S, S]` serves all windows.
+    A token may see real tokens before it, and itself. It sees itself even if it is padding, so that
+    no row sees nothing. Each step of `real` `[B, S / each]` has `each` tokens. If all steps are
+    real, one bias `[1, 1, S, S]` is used for all windows.
     """
     recorded = real.is_cuda and torch.cuda.is_current_stream_capturing()
     if real.stride(0) == 0 or (not recorded and bool(real.all())):  # one row, expanded to many

@@ -1,8 +1,8 @@
-"""Reward models: windows in, rewards per step and one score per segment out.
+"""Reward models: they map windows to a reward per step and a score per segment.
 
-A step's reward belongs to the window of up to `H` steps that ends there. Models that share work
-between windows override `trace`; for all others each window is computed on its own. Both ways give
-the same numbers.
+A step's reward is that of the window of up to `H` steps which ends at the step. Models that share
+work between windows override `trace`. For other models, each window is computed by itself. Both
+ways give the same numbers.
 """
 
 from abc import ABC, abstractmethod
@@ -20,13 +20,13 @@ from preferl.models.spaces import Space
 from preferl.shapes import BoolArray, IntArray, take
 
 ROWS = 4096
-"""Steps computed at once: enough to keep the processor busy, few enough for its cache."""
+"""Steps computed at once: enough to keep the processor busy, and few enough for its cache."""
 
 
 class RewardOutput(NamedTuple):
     """Rewards `[E, B, L]` per step, and scores `[E, B]` per segment.
 
-    A policy gets the last reward; differences of scores are preference logits.
+    A policy gets the last reward. Differences of scores are preference logits.
     """
 
     rewards: Tensor
@@ -40,22 +40,23 @@ class RewardModel(nn.Module, ABC):
     network is an ensemble of one: the member axis `E` is always present.
 
     Attributes:
-        encoder: module without parameters that maps observations `[..., *obs]` and actions
-            `[..., *act]` to features `[..., F]`, or a dictionary of such tensors. It has both
-            spaces, and a method `observe(observations, actions)`. Once per fit, the trainer passes
-            all steps of the training set to it; no other data change input statistics. Features of
-            an encoder with `late = True`, such as pictures, are as large as the observations. They
-            are made for each minibatch, so that a training set may be larger than memory.
+        encoder: module without parameters that maps observations `[..., *obs]` and actions `[...,
+            *act]` to features `[..., F]`, or a dictionary of such tensors. It has both spaces, and
+            a method `observe(observations, actions)`. Once per fit, the trainer passes all steps of
+            the training set to this method; no other data change input statistics. Features of an
+            encoder with `late = True`, such as pictures, are as large as the observations. They are
+            therefore made for each minibatch, so that a training set may be larger than memory.
         observation_space: observation space of the encoder.
         action_space: action space of the encoder.
-        context: `H`, how many steps a reward may see; 1 means Markovian.
+        context: `H`, the number of steps that a reward may see; 1 means Markovian.
         members: `E`, the number of members.
         config: settings from which `build_reward_model` makes a model of the same shape, for kinds
             in `preferl.registry.REWARD_MODELS`; None for other models, which cannot be saved.
         recordable: whether a GPU may replay fits as a recorded graph. This needs a `judge` that
             copies no number from the device and draws only from torch's global stream.
-        fitted_pairs: `[P]` the pairs whose answers the model was fitted to or chosen by, in rising
-            order, numbered by `preferl.data.content.pair_numbers`; the trainer fills it in.
+        fitted_pairs: `[P]` numbers of the pairs whose answers the model was fitted to or chosen by,
+            in rising order; `preferl.data.content.pair_numbers` numbers them. The trainer sets
+            this.
         frozen_encoder: content id of the `FrozenEncoder` whose features the model observes; empty
             for other observations. Whoever fits the model sets it.
     """
@@ -84,37 +85,38 @@ class RewardModel(nn.Module, ABC):
         """
 
     def scores_where(self, features: Any, mask: Tensor, asked: Tensor) -> Tensor:  # noqa: ARG002 (contract)
-        """Compute scores `[E, B]` as `judge` does, where `asked`, `[E, B]`, is true.
+        """Compute scores `[E, B]` like `judge`, where `asked` `[E, B]` is true.
 
         Where `asked` is false, a score may be any number. Override this method if members can skip
-        such windows.
+        these windows.
         """
         return self.judge(features, mask).scores
 
     @abstractmethod
     def pool(self, rewards: Tensor, mask: Tensor) -> Tensor:
-        """Compute scores `[E, B]`, as `judge` does, from step rewards `[E, B, L]` alone.
+        """Compute scores `[E, B]`, as `judge` does, from step rewards `[E, B, L]` only.
 
-        It is called only if `context == 1`, so that steps which segments share are computed once.
+        This is called only if `context == 1`. Steps that several segments share are then computed
+        once.
         """
 
     def trace(self, features: Any, lengths: Tensor) -> Tensor:
         """Compute the reward of each step, `[E, T]`: the last reward of the window that ends there.
 
-        Call it in evaluation mode; in training mode, each window draws its own dropout. Override
-        this method if whole episodes take less work than a window per step.
+        Call it in evaluation mode. In training mode, each window would draw its own dropout.
+        Override this method if whole episodes need less work than a window per step.
 
         Args:
             features: `[T, F]` of episodes end to end, or a dictionary of such tensors.
-            lengths: `[K]` steps of each episode; windows never cross from one to the next.
+            lengths: `[K]` steps of each episode; windows never cross from one episode to the next.
         """
         return trace_windows(self, features, lengths, torch.arange(int(lengths.sum())))
 
     def last_rewards(self) -> "LastRewards":
-        """Return a function that computes the last step's rewards as `judge` does.
+        """Return a function that computes the rewards of last steps as `judge` does.
 
-        The function is prepared once for the current weights. Override this method if the last
-        step of windows takes less work than all steps.
+        The function is prepared once for the current weights. Override this method if the last step
+        of windows needs less work than all steps.
         """
         return partial(_judge_last, self)
 
@@ -129,14 +131,14 @@ class RewardModel(nn.Module, ABC):
 
 
 class ConfiguredReward(RewardModel):
-    """A reward model with a config; registered in `REWARD_MODELS`, it can be saved and served.
+    """A reward model with a config; if registered in `REWARD_MODELS`, it can be saved and served.
 
-    A subclass implements `build` and `judge`; `defaults` makes its config if none is given. Spaces
-    are Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these. Initial weights come from
+    A subclass implements `build` and `judge`. `defaults` makes the config if none is given. Spaces
+    are Box, Discrete, MultiDiscrete, MultiBinary or a Dict of these. Initial weights are drawn with
     `seed`.
 
     Raises:
-        SpaceError: a space without an encoding.
+        SpaceError: a space has no encoding.
     """
 
     defaults: Callable[[], Any]
@@ -152,7 +154,7 @@ class ConfiguredReward(RewardModel):
 
     @staticmethod
     def encode(observations: Space, actions: Space, config: Any) -> nn.Module:
-        """Make the encoder: a `VectorEncoder` unless a class overrides it."""
+        """Make the encoder: a `VectorEncoder`, unless a class overrides this."""
         settings = {name: getattr(config, name, True) for name in ("normalise", "use_actions")}
         return VectorEncoder(observations, actions, **settings)
 
@@ -182,7 +184,7 @@ def _judge_last(model: RewardModel, features: Any, mask: BoolArray | Tensor) -> 
 
 @torch.no_grad()
 def trace_windows(model: RewardModel, features: Any, lengths: Tensor, steps: Tensor) -> Tensor:
-    """Compute `trace` for rows `steps` `[B]` only, as `[E, B]`, with each window on its own."""
+    """Compute `trace` for rows `steps` `[B]` only, as `[E, B]`; each window by itself."""
     position = positions(lengths)
     back = torch.arange(1 - model.context, 1)
     parts = []
@@ -199,9 +201,9 @@ def trace_causal(
 ) -> Tensor:
     """Compute `trace` with one pass over the first `H` steps of each episode.
 
-    It is for causal models: among windows that begin together, a step's reward must not depend on
-    how many steps follow. `late`, by default `trace_windows`, computes rewards, `[B]` or `[E, B]`,
-    of full windows. It gets the steps `[B]` at which they end, which lie within `span` rows.
+    It is for causal models: if two windows begin together, a step has the same reward in both,
+    however many steps follow. `late`, by default `trace_windows`, computes rewards, `[B]` or `[E,
+    B]`, of full windows. It gets the steps `[B]` at which these end, which lie within `span` rows.
     """
     late = late or partial(trace_windows, model, features, lengths)
     rewards = torch.zeros(model.members, int(lengths.sum()), device=model.device)
@@ -226,6 +228,6 @@ def full_windows(lengths: Tensor, context: int, span: int) -> Iterator[Tensor]:
 
 
 def positions(lengths: Tensor) -> Tensor:
-    """Count the steps of its episode before each step: `[T]`."""
+    """Count how many steps of its episode come before each step: `[T]`."""
     starts = lengths.cumsum(0) - lengths
     return torch.arange(int(lengths.sum())) - starts.repeat_interleave(lengths)

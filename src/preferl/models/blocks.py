@@ -18,8 +18,8 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
 }
 
-# The gradients of these do not need their input, so the output overwrites it. That saves a third
-# of the memory traffic, which takes most of the time of small layers.
+# The gradients of these functions do not need their input, so the output overwrites it. That saves
+# a third of the memory traffic, which takes most of the time of small layers.
 IN_PLACE: dict[Activation, Callable[[Tensor], Tensor]] = ACTIVATIONS | {
     "relu": torch.relu_,
     "leaky_relu": F.leaky_relu_,
@@ -27,21 +27,24 @@ IN_PLACE: dict[Activation, Callable[[Tensor], Tensor]] = ACTIVATIONS | {
 }
 
 MANY_ROWS = 1024
-"""From this many rows on, a processor computes members faster one after another than in batched
-products, since a member's numbers then stay in its cache. With fewer rows, calls cost more."""
+"""With this many rows or more, a CPU computes members faster one after another.
+
+A member's numbers then stay in the cache. With fewer rows, batched products are faster, since calls
+cost more.
+"""
 
 CUT = 0.87962566103423978
-"""Deviation of a standard normal cut off at two deviations."""
+"""Standard deviation of a standard normal that is cut off at two standard deviations."""
 
 STEPS = 1 << 16
-"""Dropout shares are rounded to multiples of `1 / STEPS`: a decision takes two random bytes."""
+"""Dropout shares are rounded to multiples of `1 / STEPS`, as a decision takes two random bytes."""
 
 
 @final
 class Perceptrons(nn.Module):
     """`E` perceptrons of the same sizes on the same input, computed together.
 
-    `sizes` holds the units of all layers, input and output included. Weights `[E, in, out]` and
+    `sizes` holds the units of all layers, including input and output. Weights `[E, in, out]` and
     biases `[E, 1, out]` are distributed as in `nn.Linear`. Each member draws its own dropout.
     """
 
@@ -72,7 +75,7 @@ class Perceptrons(nn.Module):
         return self.through(features, self.layers())
 
     def layers(self) -> list[Tensor]:
-        """Return weights and biases in turn; collecting them costs as much as a few rows."""
+        """Return weights and biases in turn. Collecting them costs as much as a few rows."""
         return [p for layer in zip(self.weights, self.biases, strict=True) for p in layer]
 
     def through(self, features: Tensor, layers: Sequence[Tensor]) -> Tensor:
@@ -83,7 +86,7 @@ class Perceptrons(nn.Module):
         return self._through(shared, torch.baddbmm, *layers)
 
     def computes_in_turn(self, features: Tensor) -> bool:
-        """Whether members are faster one after another on these rows `[R, in]`."""
+        """Whether it is faster to compute members one after another on these rows `[R, in]`."""
         return features.is_cpu and len(features) >= MANY_ROWS and len(self.weights[0]) > 1
 
     def encode(self, features: Tensor) -> Tensor:
@@ -139,8 +142,8 @@ def lecun_linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Li
 def drop(numbers: Tensor, share: float, training: bool) -> tuple[Tensor, float]:
     """Set a share of numbers to 0, in training only (Srivastava et al. 2014).
 
-    Returns the numbers, and the scale by which the caller has to multiply them to keep their mean;
-    callers join it with their next operation.
+    Return the numbers and a scale. The caller has to multiply the numbers by the scale to keep
+    their mean, and does it in its next operation.
     """
     if not training or not share:
         return numbers, 1.0
@@ -150,11 +153,11 @@ def drop(numbers: Tensor, share: float, training: bool) -> tuple[Tensor, float]:
 
 
 def kept(like: Tensor, share: float) -> Tensor:
-    """Return a mask with the shape, type and device of `like`: zeros for `share` of it, else ones.
+    """Return a mask like `like` (shape, type, device): zeros for `share` of it, otherwise ones.
 
-    Eight bytes are drawn at a time, for four decisions, which is some ten times faster on a
-    processor than `bernoulli_`. Bits come from the device's global stream. The expected share of
-    ones is `kept_share(share)`.
+    Eight random bytes make four decisions. On a CPU, this is some ten times faster than
+    `bernoulli_`. Bits come from the device's global generator. The expected share of ones is
+    `kept_share(share)`.
     """
     words = torch.empty(-(-like.numel() // 4), dtype=torch.int64, device=like.device)
     return _decided(words.random_(-(2**63), None), like, share)
@@ -163,7 +166,7 @@ def kept(like: Tensor, share: float) -> Tensor:
 def kept_by_seeds(
     like: Tensor, share: float, seeds: Sequence[int], generator: torch.Generator
 ) -> Tensor:
-    """Return a mask as `kept` does for `like` `[S, ...]`, with a seed for each row."""
+    """Return a mask as `kept` does for `like` `[S, ...]`, with a separate seed for each row."""
     count = -(-like[0].numel() // 4)
     words = torch.empty(len(seeds), count, dtype=torch.int64, device=like.device)
     for row, seed in zip(words, seeds, strict=True):
@@ -180,7 +183,7 @@ def _decided(words: Tensor, like: Tensor, share: float) -> Tensor:
 
 
 def kept_share(share: float) -> float:
-    """Return the share of ones in a mask of `kept`, given its rounded share of zeros.
+    """Return the share of ones in a mask of `kept`, after rounding the share of zeros.
 
     >>> kept_share(0.25)
     0.75

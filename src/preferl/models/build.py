@@ -1,4 +1,4 @@
-"""Build reward models from configs, and save and load them, by the table of all kinds."""
+"""Build reward models from configs, save and load them, with the table of all models."""
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -22,12 +22,12 @@ def build_reward_model(
 ) -> RewardModel:
     """Build the model that a config describes.
 
-    Members of an ensemble take their weights from `seed` and the following numbers.
+    Members of an ensemble take their weights from `seed` and the numbers after it.
 
     Raises:
-        ConfigError: the config's kind is not in `preferl.registry.REWARD_MODELS`.
-        ModelError: the class registered for the config is no reward model.
-        SpaceError: a space without an encoding.
+        ConfigError: the config's class is not in `preferl.registry.REWARD_MODELS`.
+        ModelError: the class that is registered for the config is not a reward model.
+        SpaceError: a space has no encoding.
     """
     make = REWARD_MODELS.load(REWARD_MODELS.name_of(config))
     model = make(observation_space, action_space, config, seed=seed)
@@ -48,7 +48,7 @@ def build_ensemble(
 def config_of(model: RewardModel) -> RewardModelConfig:
     """Return the config from which `build_reward_model` makes a model of the same shape.
 
-    Raises `ConfigError` for a model whose class is not registered.
+    If the model's class is not registered, `ConfigError` is raised.
     """
     config: RewardModelConfig = model.config
     if not _is_known(config):
@@ -65,7 +65,7 @@ def save_reward_model(
 ) -> None:
     """Write a model with its input statistics as a folder, all or nothing; replace an earlier one.
 
-    `extra_files` maps names of further files in the folder to their contents.
+    `extra_files` maps names of further files to their contents.
 
     Raises:
         ConfigError: the model's class is not in `preferl.registry.REWARD_MODELS`.
@@ -87,7 +87,7 @@ def load_reward_model(
     Args:
         path: the folder that `save_reward_model` wrote.
         device: device of the model.
-        trust: modules that may be imported if the model is of a class of your own. A module that is
+        trust: modules that may be imported if the model's class is your own. Modules that are
             already imported need not be named (see `preferl.trust`).
 
     Raises:
@@ -107,7 +107,7 @@ def load_reward_model(
 
 
 def _own_state(model: RewardModel) -> dict[str, Tensor]:
-    """Return a model's state, in which an encoder that members share stands only once."""
+    """Return a model's state; an encoder that members share is in it only once."""
     first_names: dict[int, str] = {}
     return {
         name: tensor
@@ -131,7 +131,7 @@ def config_to_json(config: RewardModelConfig) -> dict[str, Any]:
 def config_from_json(
     data: Mapping[str, Any], source: str, trust: Collection[str]
 ) -> RewardModelConfig:
-    """Read the config of a model; errors name `source`, and `trust` lists importable modules."""
+    """Read the config of a model. Errors name `source`; `trust` lists importable modules."""
     if data["kind"] == "ensemble":
         parts = (config_from_json(part, source, trust) for part in data["models"])
         return EnsembleConfig(tuple(parts))

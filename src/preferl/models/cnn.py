@@ -13,10 +13,10 @@ from preferl.models.encoders import PictureEncoder
 from preferl.models.spaces import Space
 
 SMALLEST: Final = 8
-"""Fewest pixels on a side; of smaller pictures, nothing is left after the first two layers."""
+"""Fewest pixels on a side. Of smaller pictures, the first two layers leave nothing."""
 
 AT_ONCE: Final = 512
-"""Pictures per forward where no gradients are kept: 60 MB as floats, if 84 x 84 x 4."""
+"""Pictures per forward pass without gradients: 60 MB as floats for 84 x 84 x 4."""
 
 
 @final
@@ -36,14 +36,17 @@ class CNNReward(ConfiguredReward):
 
     @staticmethod
     def encode(observations: Space, actions: Space, config: CNNRewardConfig) -> PictureEncoder:
-        """Keep pictures as bytes: at least 8 x 8 pixels, with any number of channels or frames."""
+        """Keep pictures as bytes.
+
+        They have at least 8 x 8 pixels, and any number of channels or frames.
+        """
         return PictureEncoder(
             observations, actions, channels=config.channels, use_actions=config.use_actions
         )
 
     def build(self, generator: torch.Generator) -> None:
         """Make the networks."""
-        # Members run in turn, which is about as fast on a processor as grouped convolutions.
+        # Members run in turn. On a CPU, this is about as fast as grouped convolutions.
         self.networks = nn.ModuleList(
             _Network(self.encoder, self.config, generator) for _ in range(self.config.members)
         )
@@ -53,7 +56,7 @@ class CNNReward(ConfiguredReward):
         if mask.all():
             rows = {name: feature.flatten(0, 1) for name, feature in features.items()}
             rewards = self._of_rows(rows).view(self.members, *mask.shape)
-        else:  # padding would count in the statistics of `batch_norm`
+        else:  # padding would change the statistics of `batch_norm`
             real = self._of_rows({name: feature[mask] for name, feature in features.items()})
             rewards = real.new_zeros(self.members, *mask.shape)
             rewards[:, mask] = real
@@ -94,10 +97,10 @@ class _Network(nn.Module):
 def convolutions(size: tuple[int, int, int], config: CNNRewardConfig) -> tuple[nn.Sequential, int]:
     """Make layers for planes `[R, *size]`; return them and their number of outputs.
 
-    `initialise` fills their weights.
+    `initialise` sets their weights.
     """
     channels, *sides = size
-    least = 1  # pixels on a side that unpadded layers need: 43 for the paper's
+    least = 1  # fewest pixels on a side for unpadded layers: 43 in the paper
     for kernel, stride in zip(reversed(config.kernels), reversed(config.strides), strict=True):
         least = (least - 1) * stride + kernel
     layers: list[nn.Module] = []
@@ -115,15 +118,16 @@ def convolutions(size: tuple[int, int, int], config: CNNRewardConfig) -> tuple[n
         channels = config.filters
     if not (min(size[1:]) >= SMALLEST and min(sides) >= 1):
         raise SpaceError(
-            f"pictures: expected at least {SMALLEST} pixels on a side, and some left by all "
-            f"layers, got {size[1]} x {size[2]}. Take fewer or smaller strides, or an MLPReward."
+            f"pictures: expected at least {SMALLEST} pixels on a side, and some left after all "
+            f"layers, got {size[1]} x {size[2]}. Use fewer layers, smaller strides, or an "
+            "MLPReward."
         )
     return nn.Sequential(*layers), channels * math.prod(sides)
 
 
 @torch.no_grad()
 def initialise(network: nn.Module, generator: torch.Generator) -> None:
-    """Fill convolutions and dense layers as torch would, but from `generator`."""
+    """Set the weights of convolutions and dense layers as torch would, but from `generator`."""
     for layer in network.modules():
         if isinstance(layer, nn.Conv2d | nn.Linear):
             bound = 1 / math.sqrt(layer.weight[0].numel())

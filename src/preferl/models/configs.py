@@ -1,4 +1,4 @@
-"""Settings of reward models: what `preferl.models.build_reward_model` builds them from (no torch).
+"""Settings of reward models, from which `preferl.models.build_reward_model` builds (no torch).
 
 `least_numbers` gives a lower bound of a model's parameters before anything is built, since a config
 of a few bytes can describe a model that no memory holds.
@@ -25,17 +25,18 @@ class MLPRewardConfig:
 
     Attributes:
         hidden: units of each hidden layer; empty for a linear reward.
-        members: `E` networks that differ by their initialisation and their bootstrap. A single
-            network cannot measure its own uncertainty; online runs take 3 by default, as DRLHP
-            does.
+        members: `E`, the number of networks. They differ by their initial weights and bootstraps. A
+            single network cannot measure its own uncertainty. Online runs use 3 by default, as
+            DRLHP does.
         activation: function between layers; leaky ReLU as in the DRLHP paper.
         dropout: share of hidden units dropped in training, in [0, 1).
-        pooling: a segment's score is the "sum" (DRLHP) or "mean" of its rewards; the mean takes
-            length out of the comparison where episodes differ in length.
-        discount: weight of each step in the score relative to the one before, in (0, 1].
+        pooling: whether a segment's score is the "sum" (DRLHP) or the "mean" of its rewards. If
+            episodes differ in length, the mean takes length out of the comparison.
+        discount: weight of each step in the score relative to the step before, in (0, 1].
         bounded: squash rewards into (-1, 1) with tanh, as PEBBLE does.
-        use_actions: whether the reward sees the action. In Python, change it by
+        use_actions: whether the reward sees the action. In Python, change it with
             `replace(OnlineConfig().model, use_actions=False)`, since a new `MLPRewardConfig` has
+            only one member.
             one member.
         normalise: whether inputs are normalised by the training set's statistics.
     """
@@ -57,7 +58,7 @@ class MLPRewardConfig:
         require_share("dropout", self.dropout)
 
     def least_numbers(self, observations: Space, actions: Space) -> int:
-        """Parameters that its model has at least.
+        """Return a lower bound of the model's number of parameters.
 
         >>> from gymnasium import spaces
         >>> box = spaces.Box(-1, 1, (3,))
@@ -74,21 +75,21 @@ class CNNRewardConfig:
 
     Attributes:
         kernels: side of each convolution's kernel, in pixels.
-        strides: stride of each convolution. Pictures that are too small for these kernels are
-            padded by half a kernel at each layer, so that only strides make them smaller. Pictures
-            of 84 pixels are not padded, as in the paper.
+        strides: stride of each convolution. Pictures that are too small for the kernels are padded
+            by half a kernel at each layer, so that only strides make them smaller. Pictures of 84
+            pixels are not padded, as in the paper.
         filters: number of filters of each convolution.
         hidden: units of the dense layer.
-        members: `E`, as for an `MLPReward`.
+        members: `E`, see `MLPRewardConfig`.
         dropout: share of each convolution's outputs dropped in training, in [0, 1). The paper
             takes 0.5, on top of `batch_norm` and an adaptive penalty.
-        batch_norm: whether outputs of convolutions are normalised over the minibatch in training
-            and by running statistics afterwards, as in the paper. Off by default, since rewards
-            would depend on statistics of clips that the agent leaves behind.
-        pooling: a segment's score is the "sum" (the paper) or "mean" of its rewards.
-        discount: weight of each step in the score relative to the one before, in (0, 1].
-        use_actions: whether the dense layer sees the action; the paper's reward of pictures does
-            not.
+        batch_norm: whether outputs of convolutions are normalised over the minibatch in training,
+            and by running statistics afterwards, as in the paper. It is off by default: with it,
+            rewards would depend on statistics of clips that the agent leaves behind.
+        pooling: whether a segment's score is the "sum" (the paper) or the "mean" of its rewards.
+        discount: weight of each step in the score relative to the step before, in (0, 1].
+        use_actions: whether the dense layer sees the action. In the paper, the reward of pictures
+            does not see it.
         channels: where the pictures' channels are; see `preferl.models.spaces.channels_first`.
     """
 
@@ -115,7 +116,7 @@ class CNNRewardConfig:
         require_share("dropout", self.dropout)
 
     def least_numbers(self, observations: Space, actions: Space) -> int:  # noqa: ARG002  # as all have it
-        """Parameters that its model has at least; the largest layer is the dense one."""
+        """Return a lower bound of the parameters. The largest layer is the dense one."""
         sides = sorted(observations.shape or ())[-2:]
         kernels = self.filters * self.kernels[0] ** 2
         kernels += self.filters**2 * sum(kernel**2 for kernel in self.kernels[1:])
@@ -130,14 +131,14 @@ class LSTMRewardConfig:
 
     Attributes:
         width: units of the first layer, a multiple of 4; the LSTM has half as many.
-        context: `H`, how many steps a reward may see; at least the length of the segments it is
-            trained on.
-        dropout: share of units dropped in training after each layer but the LSTM, in [0, 1).
-        activation: function after each layer but the LSTM and the last.
-        pooling: a segment's score is the "sum" (the original's choice) or "mean" of its rewards,
-            or the "last" of them.
-        normalise: whether inputs are normalised by the training set's statistics; the original
-            does not normalise them.
+        context: `H`, the number of steps that a reward may see; at least the length of training
+            segments.
+        dropout: share of units dropped in training after each layer except the LSTM, in [0, 1).
+        activation: function after each layer except the LSTM and the last layer.
+        pooling: whether a segment's score is the "sum" (as in the original), the "mean" or the
+            "last" of its rewards.
+        normalise: whether inputs are normalised by the training set's statistics. The original does
+            not normalise them.
     """
 
     width: int = 256
@@ -153,7 +154,7 @@ class LSTMRewardConfig:
         _require_width(self.width, multiple=4)
 
     def least_numbers(self, observations: Space, actions: Space) -> int:
-        """Parameters that its model has at least."""
+        """Return a lower bound of the model's number of parameters."""
         seen = feature_size(observations) + feature_size(actions)
         return dense((seen, self.width, self.width // 2, self.width // 2))
 
@@ -163,24 +164,23 @@ class PreferenceTransformerConfig:
     """Shape of a `PreferenceTransformer`.
 
     Attributes:
-        width: numbers per token, a multiple of `heads`, and of 2 with the plain head.
+        width: numbers per token, a multiple of `heads`; also a multiple of 2 with the plain head.
         layers: blocks of causal attention.
         heads: attention heads in each block.
         head: "preference" weighs steps by attention among them, as in the paper. "plain" pools
-            rewards without weights, as models trained by the original's README do.
+            rewards without weights, like the models that the original's README trains.
         preference_width: numbers per query and key of the preference attention.
-        context: `H`, how many steps a reward may see, at least 2; at least the length of the
-            segments it is trained on.
-        positions: number of time embeddings; None takes `context`. The original has 1000, of which
-            it trains as many as a segment has steps.
-        dropout: share of token embeddings, of attention probabilities and of blocks' outputs
-            dropped in training, in [0, 1).
-        activation: function in the perceptrons; the original's code takes ReLU, not GELU.
-        pooling: a segment's score is the "mean" or "sum" of its steps' weighted rewards, or the
-            "last" of them; the preference attention weighs them. The plain head has plain rewards
-            in their place.
-        normalise: whether inputs are normalised by the training set's statistics; the original
-            does not normalise them.
+        context: `H`, the number of steps that a reward may see, at least 2; at least the length of
+            training segments.
+        positions: number of time embeddings; None takes `context`. The original has 1000, and
+            trains as many as a segment has steps.
+        dropout: share dropped in training, in [0, 1), of token embeddings, attention probabilities
+            and outputs of blocks.
+        activation: function in the perceptrons. The original's code has ReLU, not GELU.
+        pooling: whether a segment's score is the "mean", the "sum" or the "last" of its steps'
+            rewards. The preference attention weighs these rewards; the plain head does not.
+        normalise: whether inputs are normalised by the training set's statistics. The original does
+            not normalise them.
     """
 
     width: int = 256
@@ -202,7 +202,7 @@ class PreferenceTransformerConfig:
         _require_width(self.width, multiple=lcm(self.heads, 2))
 
     def least_numbers(self, observations: Space, actions: Space) -> int:
-        """Parameters that its model has at least."""
+        """Return a lower bound of the model's number of parameters."""
         seen = feature_size(observations) + feature_size(actions)
         own = self.preference_width if self.head == "preference" else 0
         rows = seen + own + (self.positions or self.context)
@@ -217,11 +217,11 @@ class EnsembleConfig:
 
     @property
     def members(self) -> int:
-        """`E`, the members of all models together."""
+        """`E`, the number of members over all models."""
         return sum(map(members_of, self.models))
 
     def least_numbers(self, observations: Space, actions: Space) -> int:
-        """Parameters that its models have at least."""
+        """Return a lower bound of the models' number of parameters."""
         return sum(least_numbers(part, observations, actions) for part in self.models)
 
 
@@ -232,11 +232,11 @@ RewardModelConfig = (
     | PreferenceTransformerConfig
     | EnsembleConfig
 )
-"""Configs of this library; any other config in `preferl.registry.REWARD_MODELS` works as well."""
+"""Configs of this library; a config in `preferl.registry.REWARD_MODELS` works as well."""
 
 
 def members_of(config: RewardModelConfig) -> int:
-    """Return `E` of the model that a config describes; 1 if the config has no `members`.
+    """Return `E` of the model of a config; 1 if the config has no `members`.
 
     >>> members_of(EnsembleConfig((MLPRewardConfig(members=3), LSTMRewardConfig())))
     4
@@ -245,13 +245,13 @@ def members_of(config: RewardModelConfig) -> int:
 
 
 def least_numbers(config: RewardModelConfig, observations: Space, actions: Space) -> int:
-    """Return a lower bound of a model's parameters; 0 if its config has no such method."""
+    """Return a lower bound of a model's parameters; 0 if the config has no such method."""
     known = getattr(config, "least_numbers", None)
     return 0 if known is None else int(known(observations, actions))
 
 
 def dense(sizes: Sequence[int]) -> int:
-    """Count the weights of dense layers between these numbers of units.
+    """Count the weights of dense layers between layers of these sizes.
 
     >>> dense((3, 10, 1))
     40
@@ -260,6 +260,6 @@ def dense(sizes: Sequence[int]) -> int:
 
 
 def _require_width(width: int, *, multiple: int) -> None:
-    """Raise `ConfigError` unless a width is a multiple of a number."""
+    """Raise `ConfigError` unless `width` is a positive multiple of `multiple`."""
     if width < 1 or width % multiple:
         raise ConfigError(f"width: expected a multiple of {multiple}, got {width}.")

@@ -1,4 +1,4 @@
-"""Encoders of observations and actions for models: one vector per step, or bytes of pictures."""
+"""Encoders of observations and actions for models: a vector per step, or bytes of pictures."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -15,8 +15,10 @@ from preferl.models.spaces import Channels, Space, channels_first, feature_size,
 from preferl.shapes import take
 
 CLIP = 10.0
-"""Deviations at which normalised features are cut off, so that a policy in unusual states cannot
-make the reward explode."""
+"""Number of standard deviations at which normalised features are cut off.
+
+Without this limit, unusual states could make the reward explode.
+"""
 
 
 EXACT: Final = (torch.float64, torch.int32, torch.int64)
@@ -27,13 +29,13 @@ EXACT: Final = (torch.float64, torch.int32, torch.int64)
 class VectorEncoder(nn.Module):
     """Maps Box, Discrete, MultiDiscrete, MultiBinary and Dict spaces to `[..., F]` floats.
 
-    It has no parameters; `size` is `F`. Boxes are flattened. With `normalise`, their features are
-    centred, scaled and cut off by statistics that `observe` sets and that are saved with the model.
-    Images are scaled to [0, 1]. Discrete values become one-hot vectors. Without `use_actions`,
-    actions have no features.
+    It has no parameters; `size` is `F`. Boxes are flattened. With `normalise`, features of boxes
+    are centred, scaled and cut off. `observe` sets the statistics for this, and they are saved with
+    the model. Images are scaled to [0, 1]. Discrete values become one-hot vectors. Without
+    `use_actions`, actions have no features.
 
     Raises:
-        SpaceError: a space of another kind.
+        SpaceError: a space is of another kind.
 
     >>> encoder = VectorEncoder(spaces.Box(-1, 1, (2,)), spaces.Discrete(3))
     >>> encoder(torch.zeros(4, 2), torch.tensor([0, 1, 2, 0])).shape
@@ -68,7 +70,7 @@ class VectorEncoder(nn.Module):
         self.register_buffer("mean", torch.zeros(self.size, dtype=torch.float64))
         self.register_buffer("deviation", torch.ones(self.size, dtype=torch.float64))
         self.register_buffer("count", torch.zeros((), dtype=torch.int64))
-        # Looked up once: for a few rows, finding a space's kind costs what the arithmetic does.
+        # Looked up once: for a few rows, finding a space's kind takes as long as the arithmetic.
         self._read_observations = _reader(observation_space)
         self._read_actions = _reader(action_space)
 
@@ -89,14 +91,14 @@ class VectorEncoder(nn.Module):
 
         def parts() -> Iterator[Tensor]:
             for first in range(0, rows, 65_536):
-                part = slice(first, first + 65_536)  # a view, which copies nothing
+                part = slice(first, first + 65_536)  # a view, without a copy
                 yield self._raw(take(observations, part), actions[part])
 
         mean = torch.as_tensor(sum(part.sum(0, dtype=torch.float64) for part in parts())) / rows
         precise = self._raw(take(observations, [0]), actions[:1]).dtype == torch.float64
         squares = torch.as_tensor(sum((part - mean).square().sum(0) for part in parts()))
         deviation = (squares / rows).sqrt()
-        # A feature that is constant but for rounding has no scale: it is centred, not scaled.
+        # A feature that is constant, except for rounding, has no scale: it is centred, not scaled.
         rounding = 1e-12 if precise else 1e-6
         deviation = torch.where(deviation > 1e-6 + rounding * mean.abs(), deviation, 1.0)
         scaled = self.get_buffer("_scaled")
@@ -112,7 +114,7 @@ class VectorEncoder(nn.Module):
 
 
 def _is_measured(space: Space) -> Tensor:
-    """Return `[F]` true for features that can be normalised: numbers, not categories."""
+    """Return `[F]` true for numbers, which can be normalised, and false for categories."""
     if isinstance(space, spaces.Dict):
         return torch.cat([_is_measured(part) for part in space.values()])
     measured = isinstance(space, spaces.Box) and not is_image(space)
@@ -120,7 +122,7 @@ def _is_measured(space: Space) -> Tensor:
 
 
 Reader = Callable[[Any], list[Tensor]]
-"""Maps values `[..., *space]` to parts of features, which joined are `[..., F]`."""
+"""Maps values `[..., *space]` to parts of features; joined, these are `[..., F]`."""
 
 
 def _reader(space: Space) -> Reader:
@@ -156,7 +158,10 @@ def _of_numbers(axes: int, largest: int, values: Tensor) -> list[Tensor]:
 
 
 def _flat(axes: int, values: Tensor) -> Tensor:
-    """Flatten values `[..., *space]` to `[..., F]`; `F` is computed, as -1 fails without rows."""
+    """Flatten values `[..., *space]` to `[..., F]`.
+
+    `F` is computed, since -1 fails without rows.
+    """
     shape = values.shape
     return values.reshape(*shape[: len(shape) - axes], math.prod(shape[len(shape) - axes :]))
 
@@ -165,12 +170,12 @@ def _flat(axes: int, values: Tensor) -> Tensor:
 class PictureEncoder(nn.Module):
     """Leaves pictures as bytes, and encodes actions as numbers if `use_actions`.
 
-    It has neither parameters nor statistics. Bytes become floats only inside the model, for one
-    minibatch at a time, since floats of a whole training set take four times its memory.
+    It has no parameters or statistics. Bytes become floats only inside the model, one minibatch at
+    a time, since floats of a whole training set would take four times its memory.
 
     Attributes:
         size: channels, height and width of the output of `planes`.
-        action_size: numbers that encode an action; 0 if actions are not used.
+        action_size: how many numbers encode an action; 0 if actions are not used.
     """
 
     late: Final = True
@@ -187,7 +192,8 @@ class PictureEncoder(nn.Module):
         self.observation_space = observation_space
         self.action_space = action_space
         self._first = channels_first(observation_space, channels)
-        self._shape = (1, 1, *(observation_space.shape or ()))[-4:]  # of frames in a stack
+        # shape of the frames in a stack
+        self._shape = (1, 1, *(observation_space.shape or ()))[-4:]
         stack, *sides = self._shape
         depth, height, width = sides if self._first else [sides[2], *sides[:2]]
         self.size = (stack * depth, height, width)
@@ -200,14 +206,14 @@ class PictureEncoder(nn.Module):
         self.register_buffer("_settings", settings, persistent=False)
 
     def forward(self, observations: Tensor, actions: Tensor) -> dict[str, Tensor]:
-        """Return bytes `[..., *obs]` unchanged, and actions `[..., *act]` as `[..., A]` if used."""
+        """Return bytes `[..., *obs]` unchanged, and actions as `[..., A]` if they are used."""
         features = {"pictures": observations}
         if self._actions is not None:
             features["actions"] = self._actions(actions, actions)
         return features
 
     def observe(self, observations: Any, actions: Any) -> None:
-        """Do nothing, since there are no statistics to set."""
+        """Do nothing, as there are no statistics to set."""
 
     def planes(self, pictures: Tensor) -> Tensor:
         """Map bytes `[R, *obs]` to floats in [0, 1], `[R, channels, height, width]`."""

@@ -19,16 +19,16 @@ from preferl.shapes import BoolArray
 class Ensemble(RewardModel):
     """Several models as one `RewardModel`, whose member axis runs over the members of all models.
 
-    On construction, `MLPReward` models of the same shape are fused into one, which replaces them:
-    an ensemble of ten such models costs one batched forward.
+    `MLPReward` models of the same shape are fused into one model when the ensemble is made. An
+    ensemble of ten such models then takes a single batched forward pass.
 
     Args:
-        models: at least one model; all have the same spaces and encode steps alike.
+        models: at least one model; all have the same spaces and encode steps in the same way.
 
     Raises:
-        ConfigError: there are no models, or two different contexts above 1, or models encode steps
-            differently because of their settings or input statistics.
-        SpaceError: models for different spaces.
+        ConfigError: there are no models, they have two different contexts above 1, or they encode
+            steps differently because of their settings or input statistics.
+        SpaceError: models are for different spaces.
     """
 
     def __init__(self, models: Sequence[RewardModel]) -> None:
@@ -40,7 +40,7 @@ class Ensemble(RewardModel):
         contexts = {model.context for model in models} - {1}
         if not len(contexts) <= 1:
             raise ConfigError(
-                "contexts of an ensemble's members: expected 1 and at most one other, got "
+                "contexts of an ensemble's members: expected at most one above 1, got "
                 f"{sorted(contexts)}."
             )
         fused = _fuse(models)
@@ -48,16 +48,22 @@ class Ensemble(RewardModel):
         super().__init__(fused[0].encoder, context=max([1, *contexts]), members=members)
         self.config = EnsembleConfig(tuple(model.config for model in fused))
         self._models = nn.ModuleList(fused)
-        for model in fused:  # all share one encoder and its statistics
+        for model in fused:  # all models share one encoder and its statistics
             model.encoder = self.encoder
 
     @property
     def models(self) -> list[RewardModel]:
-        """Return the models after fusing; a fused one stands where the first of its group stood."""
+        """Return the models after fusing.
+
+        A fused model stands where the first of its group stood.
+        """
         return [model for model in self._models if isinstance(model, RewardModel)]
 
     def judge(self, features: Any, mask: Tensor) -> RewardOutput:
-        """Compute rewards `[E, B, L]` and scores `[E, B]`, the members of each model in turn."""
+        """Compute rewards `[E, B, L]` and scores `[E, B]`.
+
+        Members of one model follow one another.
+        """
         outputs = [model.judge(features, mask) for model in self.models]
         return RewardOutput(*(torch.cat(parts) for parts in zip(*outputs, strict=True)))
 
@@ -73,11 +79,11 @@ class Ensemble(RewardModel):
         return torch.cat([m.pool(p, mask) for m, p in zip(self.models, parts, strict=True)])
 
     def trace(self, features: Any, lengths: Tensor) -> Tensor:
-        """Compute rewards `[E, T]` of whole episodes, with each model's fastest method."""
+        """Compute rewards `[E, T]` of whole episodes, each model with its fastest method."""
         return torch.cat([model.trace(features, lengths) for model in self.models])
 
     def last_rewards(self) -> LastRewards:
-        """Return a function for the last step's rewards `[E, B]`, with each model's fastest one."""
+        """Return a function for rewards `[E, B]` of last steps, made of each model's own."""
         return partial(_joined_rewards, [model.last_rewards() for model in self.models])
 
 
@@ -86,7 +92,7 @@ def _joined_rewards(models: Sequence[LastRewards], features: Any, mask: BoolArra
 
 
 def _require_alike(reference: RewardModel, model: RewardModel) -> None:
-    """Raise an error unless two models have the same spaces and encode steps alike."""
+    """Raise an error unless two models have the same spaces and encode steps in the same way."""
     expected_spaces, model_spaces = (
         (m.observation_space, m.action_space) for m in (reference, model)
     )
@@ -105,14 +111,15 @@ def _require_alike(reference: RewardModel, model: RewardModel) -> None:
     )
     if not is_same:
         raise ConfigError(
-            "encoders of an ensemble's members: expected the same settings, as `normalise` and "
-            f"`use_actions`, and input statistics, got others in {type(model).__name__} than in "
-            f"{type(reference).__name__}. Join models before training them."
+            "encoders of an ensemble's members: expected the same settings, such as `normalise` "
+            "and `use_actions`, and input statistics, got differences between "
+            f"{type(model).__name__} and {type(reference).__name__}. Join models before training "
+            "them."
         )
 
 
 def _fuse(models: Sequence[RewardModel]) -> list[RewardModel]:
-    """Replace each group of `MLPReward` of the same shape by one model with all their members."""
+    """Replace each group of `MLPReward`s of the same shape by a model with all their members."""
     groups: dict[object, list[Any]] = {}
     for model in models:
         shape = replace(model.config, members=1) if isinstance(model, MLPReward) else id(model)

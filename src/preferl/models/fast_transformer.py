@@ -1,8 +1,9 @@
 """Rewards of the Preference Transformer, computed without the keys and values of windows.
 
 Steps move through a window's places, so neither keys nor values can be kept from one window to the
-next: a token is `LN(LN(e + p))` of a row's embedding `e` and a place's embedding `p`. But it is
-linear in both up to two scales, whose inverse squares are quadratic forms of `e` and `p`:
+next. A token is `LN(LN(e + p))`, where `e` is the embedding of a row and `p` that of a place. The
+token is linear in both, up to two scales. The inverse squares of these scales are quadratic forms
+of `e` and `p`:
 
     first:  (C e + C p) g_1 / σ + b_1                    C takes the mean away
     second: (M e + M p) g_2 / (σ τ) + c g_2 / τ + b_2    M = C g_1 C,  c = C b_1
@@ -30,19 +31,21 @@ if TYPE_CHECKING:
     from preferl.models.transformer import PreferenceTransformer
 
 Rows = Callable[[Tensor], Tensor]
-"""Maps `[R, in]` to `[R, out]` by weights that no longer change. It avoids `nn.Module`, whose call
-costs as much as a layer's product of a few rows."""
+"""Maps `[R, in]` to `[R, out]` by weights that no longer change.
+
+It avoids `nn.Module`, whose call costs as much as a layer's product of a few rows.
+"""
 
 
 @final
 class Scales:
     """The two normalisations of states and actions, as quadratic forms of a step's features.
 
-    The forms are the squared lengths of `C (e + p)` and `M (e + p)`, and twice the product of
-    `M (e + p)` with `c`. Each is split into a part that depends on `e` alone and a part that a
-    place adds, and is divided by the width. They have double precision, since their terms may
-    cancel. In `embeds`, `[2, W, F]`, each feature but the last belongs either to a state or to an
-    action; `place` is `[W, H]`.
+    The forms are the squared lengths of `C (e + p)` and `M (e + p)`, and twice the product of `M (e
+    + p)` with `c`. Each form is split into a part that depends on `e` only and a part that a place
+    adds, and is divided by the width. The forms have double precision, since their terms may
+    cancel. In `embeds` `[2, W, F]`, each feature except the last belongs either to a state or to an
+    action. `place` is `[W, H]`.
     """
 
     def __init__(
@@ -70,7 +73,7 @@ class Scales:
         self.offset = (c.square().sum() / width + norms[1].eps).float()
 
     def __call__(self, steps: Tensor, stride: int = 1) -> tuple[Tensor, Tensor]:
-        """Compute `α` and `β`, `[C, 2, H]`, of windows `stride` steps apart in steps `[F, R]`."""
+        """Compute `α` and `β`, `[C, 2, H]`, of windows in steps `[F, R]`, `stride` steps apart."""
         steps = steps.double()
         length = self.places.shape[2]
         parts = (self.squares @ steps).unflatten(0, (2, -1)) * steps  # [2, F, R]
@@ -91,13 +94,14 @@ class Scales:
 
 @final
 class OneBlock:
-    """Computes rewards of windows by a model of one block whose weights no longer change.
+    """Computes rewards of windows by a model of one block with weights that no longer change.
 
     Without its line in `preferl.registry.ENGINES`, `PreferenceTransformer` computes the same
     numbers in 84 times the time. The sources of attention are the features of a state and of an
     action (with a 1 at their end for biases), places, and `c`. `query` maps a normalised token to
-    each head's query for these sources, `[C, heads * N]`. `value` maps what each head takes from
-    the sources to the numbers that are added to the token. `parts` splits `heads * N` by source.
+    each head's query for these sources, `[C, heads * N]`. `value` maps the numbers that each head
+    takes from the sources to the numbers that are added to the token. `parts` splits `heads * N` by
+    source.
     """
 
     @torch.no_grad()
@@ -147,7 +151,7 @@ class OneBlock:
     def __call__(self, features: Tensor, mask: BoolArray) -> Tensor:
         """Map features `[B, H, F]` and mask `[B, H]` to rewards `[1, B]` of the last steps.
 
-        The real steps of a padded window are moved to the first places.
+        The real steps of a padded window are moved to its first places.
         """
         context = self._model.context
         if mask.shape[1] != context:
@@ -167,7 +171,8 @@ class OneBlock:
     ) -> Tensor:
         """Compute rewards `[C]` after windows in rows `[R, F - 1]` of states and actions.
 
-        Windows begin `stride` rows apart. Their first `lengths`, `[C]`, rows are real; None is all.
+        Windows begin `stride` rows apart. Their first `lengths` `[C]` rows are real; None means all
+        rows.
         """
         context = len(self.places) - 1
         steps = F.pad(features.T, (0, 0, 0, 1), value=1.0)  # [F, R]
@@ -236,7 +241,7 @@ def through(layers: list[Rows], rows: Tensor) -> Tensor:
 
 
 def embeddings(state: nn.Linear, action: nn.Linear) -> Tensor:
-    """Return the embeddings `[2, W, F]` of a step's features and 1: as state, then as action."""
+    """Return the embeddings `[2, W, F]` of a step's features and of 1: as state, then as action."""
     as_state = F.pad(state.weight, (0, action.in_features))
     as_action = F.pad(action.weight, (state.in_features, 0))
     weights = torch.stack([as_state, as_action])
@@ -245,7 +250,7 @@ def embeddings(state: nn.Linear, action: nn.Linear) -> Tensor:
 
 
 def _by_source(heads: Tensor, sizes: list[int]) -> Tensor:
-    """Reorder `[heads, N, ...]` to `[heads * N, ...]`: all heads of one source, then the next."""
+    """Reorder `[heads, N, ...]` to `[heads * N, ...]`: all heads of a source, then the next."""
     return torch.cat([part.flatten(0, 1) for part in heads.split(sizes, dim=1)])
 
 

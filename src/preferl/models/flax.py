@@ -1,4 +1,4 @@
-"""Load Flax parameters of Kim et al. 2023's own networks into the models of this library."""
+"""Load Flax parameters of the networks of Kim et al. 2023 into models of this library."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,16 +18,16 @@ from preferl.shapes import Array
 
 
 def load_flax(model: RewardModel, arrays: Mapping[str, Array] | Path | str) -> None:
-    """Put the parameters of the original networks (MR, NMR, PT) into a model of the same shape.
+    """Copy the parameters of the original networks (MR, NMR, PT) into a model of the same shape.
 
     Args:
-        model: changed in place; an `MLPReward` of one member, an `LSTMReward` or a
+        model: model to change in place: an `MLPReward` of one member, an `LSTMReward` or a
             `PreferenceTransformer`, with `normalise=False` as in the originals.
         arrays: arrays by names such as `Dense_0/kernel`, or a `.npz` file of them. Names may begin
             with `params/` or `param:`.
 
     Raises:
-        CheckpointError: missing or unknown names, arrays of another shape, or a file that cannot
+        CheckpointError: names are missing or unknown, arrays have another shape, or a file cannot
             be read.
         ConfigError: the original has no such model, or the model normalises its inputs.
 
@@ -55,7 +55,8 @@ def flax_places(model: RewardModel) -> dict[str, Tensor]:
     """Map Flax names to views of the model's parameters, in Flax's shapes."""
     if isinstance(model, MLPReward | LSTMReward | PreferenceTransformer) and model.config.normalise:
         raise ConfigError(
-            "normalise: expected False, since Flax's models take inputs as they are, got True."
+            "normalise: expected False, since Flax's models do not normalise their inputs, got "
+            "True."
         )
     match model:
         case MLPReward(members=1):
@@ -119,7 +120,7 @@ def _of(name: str, module: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 
 def _check(named: Mapping[str, Array], places: Mapping[str, Tensor]) -> None:
-    fix = "Build the model for the spaces, and with the layers, widths and head, that were trained."
+    fix = "Build the model with the spaces, layers, widths and head of the trained one."
     missing = places.keys() - named.keys()
     unknown = named.keys() - places.keys()
     names = sorted(missing or unknown)

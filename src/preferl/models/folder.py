@@ -24,7 +24,7 @@ from preferl.models.spaces import Space, space_from_json, space_to_json
 from preferl.reading import read_object, reading
 
 SCALE = "deviation"
-"""Last part of the names of tensors that inputs are divided by."""
+"""Last part of the names of tensors by which inputs are divided."""
 
 
 class Saved(NamedTuple):
@@ -36,19 +36,19 @@ class Saved(NamedTuple):
 
     @property
     def numbers(self) -> int:
-        """The number of numbers in all tensors."""
+        """How many numbers all tensors have together."""
         return sum(tensor.numel() for tensor in self.tensors.values())
 
 
 @final
 @dataclass(frozen=True)
 class NetworkFolder:
-    """The layout of folders for one kind of network."""
+    """The layout of folders of one kind of network."""
 
     what: str  # name of this kind of network in errors
-    weights: str  # name of the file of tensors; a folder that has it is of this kind
+    weights: str  # name of the file of tensors; a folder with this file is of this kind
     config: str  # name of the JSON file
-    format: int = 1  # version of the layout, which the JSON file names
+    format: int = 1  # version of the layout; the JSON file has it
 
     @contextmanager
     def saving(
@@ -58,11 +58,11 @@ class NetworkFolder:
         tensors: Mapping[str, Tensor],
         *spaces: Space,
     ) -> Iterator[Path]:
-        """Write a folder, all or nothing, and replace an earlier one of its kind.
+        """Write a folder, all or nothing, and replace an earlier folder of its kind.
 
         The JSON file gets the `description` and the two `spaces`, of observations and actions. The
-        block may write more files into the draft. A folder with other contents raises a
-        `StorageError`.
+        block may write more files into the draft. If the folder has other contents, `StorageError`
+        is raised.
         """
         path = Path(path)
         is_folder = path.is_dir() and any(path.iterdir())
@@ -86,7 +86,7 @@ class NetworkFolder:
             yield draft
 
     def reading(self, path: Path) -> AbstractContextManager[None]:
-        """Raise any error of reading in the block as a `CheckpointError` about this folder."""
+        """Turn any error of reading inside the block into a `CheckpointError` about this folder."""
         return reading(
             f"{self.what} {path}",
             expected=f"a folder with a whole {self.weights} and {self.config}",
@@ -94,7 +94,7 @@ class NetworkFolder:
         )
 
     def load(self, path: Path) -> Saved:
-        """Read a folder that `saving` wrote; raise `CheckpointError` for any other."""
+        """Read a folder that `saving` wrote; raise `CheckpointError` for any other folder."""
         with self.reading(path):
             description = read_object(path / self.config)
             tensors = load_file(path / self.weights)
@@ -115,18 +115,20 @@ POLICY = NetworkFolder("policy", "policy.safetensors", "policy.json")
 
 
 def require_numbers(needed: int, saved: int) -> None:
-    """Raise `ValueError` if a config's model needs more numbers than were saved with it."""
+    """Raise `ValueError` if a config's model needs more numbers than the folder has."""
     if needed > saved:
         raise ValueError(
-            f"one of at least {needed:,} numbers beside {saved:,}: they belong to different models"
+            f"a model of at least {needed:,} numbers beside {saved:,}: they belong to different "
+            "models"
         )
 
 
 @contextmanager
 def bounded_network(numbers: int) -> Iterator[None]:
-    """Refuse networks that are built in this block with far more parameters than were saved.
+    """In this block, refuse to build networks with far more parameters than were saved.
 
-    Raises `ValueError` before a parameter gets its first values, since it takes no memory before.
+    `ValueError` is raised before a parameter gets its first values, since it takes no memory before
+    that.
     """
     thread = get_ident()
     built = 0
@@ -152,7 +154,7 @@ def bounded_network(numbers: int) -> Iterator[None]:
 def require_state(
     file: object, state: Mapping[str, Tensor], expected: Mapping[str, Tensor]
 ) -> None:
-    """Raise `CheckpointError` unless a state has the names, shapes and types that are expected.
+    """Raise `CheckpointError` unless a state has the expected names, shapes and types.
 
     Nothing is converted or left out. Numbers must pass `require_finite`. Errors name the `file`.
     """
@@ -161,7 +163,7 @@ def require_state(
     ]
     if different:
         raise CheckpointError(
-            f"{file}: expected the numbers of the model that is described beside it, got other "
+            f"{file}: expected the numbers of the model in the JSON file beside it, got other "
             f"names or shapes for {different[:3]}. The files belong to different models; restore "
             "the folder as a whole."
         )
@@ -179,7 +181,7 @@ def require_converged(training: str, tensors: Iterable[Tensor]) -> None:
 def require_finite(
     file: object, tensors: Mapping[str, Tensor], *, dtype: torch.dtype | None = None
 ) -> None:
-    """Raise `CheckpointError` for NaN, infinity, scales not above 0, or a wrong type of number."""
+    """Raise `CheckpointError` for NaN, infinity, scales of at most 0, or a wrong number type."""
     for name, tensor in tensors.items():
         infinite = int((~tensor.isfinite()).sum()) if tensor.is_floating_point() else 0
         if dtype not in (None, tensor.dtype):

@@ -1,4 +1,4 @@
-"""Pretrained vision models whose weights stay as they are, and their features of a robot's frames.
+"""Pretrained vision models with fixed weights, and their features of a robot's frames.
 
 Oquab et al. 2024, "DINOv2: Learning Robust Visual Features without Supervision"; Zhai et al. 2023,
 "Sigmoid Loss for Language Image Pre-Training". Rewards from few answers are fitted to such features
@@ -33,33 +33,33 @@ SETTINGS: Final = ("config.json", "preprocessor_config.json")
 
 WEIGHTS: Final = "*.safetensors"
 FRAMES_AT_ONCE: Final = 32
-"""Frames of a forward: enough for a GPU; on a processor, more are not faster."""
+"""Frames per forward pass: enough for a GPU. On a CPU, more would not be faster."""
 
 FRAMES_OF_FILE: Final = 256
-"""Frames whose features are a file of the cache: what a killed computation loses at most."""
+"""Frames per file of features in the cache. A computation that is killed loses one file at most."""
 
 MOST_PIXELS: Final = 1024
-"""Largest side of the pictures that an encoder sees; published ones see up to 518."""
+"""Largest side of the pictures that an encoder sees; published encoders see up to 518 pixels."""
 
 MOST_LONG: Final = 16
-"""Largest ratio of a frame's sides: the shorter one is scaled to what the encoder sees."""
+"""Largest ratio of a frame's sides; the shorter side is scaled to what the encoder sees."""
 
 OnFrames = Callable[[str, int, int], None]
-"""Takes a camera, how many of its frames have features, and how many frames it has."""
+"""Called with a camera, how many of its frames have features, and how many frames it has."""
 
 
 @final
 class FrozenEncoder:
     """A vision model of `transformers`, such as DINOv2 or SigLIP, that maps pictures to vectors.
 
-    Nothing of it is trained. Its weights are read when a picture has to be encoded, and not where
-    all features are on disk. The vector is the model's `pooler_output`, or the mean over the tokens
-    of all patches for a model without trained weights of a pooler, such as DINO.
+    It is not trained. Its weights are read only if a picture has to be encoded, not if all features
+    are on disk. The vector is the model's `pooler_output`. For a model without trained weights of a
+    pooler, such as DINO, it is the mean over the tokens of all patches.
 
     Args:
-        content_id: digest of its files.
-        folder: with its weights; None for one whose features are only read from disk.
-        device: on which it computes.
+        content_id: digest of the encoder's files.
+        folder: folder with its weights; None if features are only read from disk.
+        device: device on which it computes.
 
     Attributes:
         content_id: the argument.
@@ -74,15 +74,15 @@ class FrozenEncoder:
 
     @classmethod
     def of(cls, source: str | Path, *, device: str | torch.device = "cpu") -> Self:
-        """Return the encoder of a folder, or of `hub:OWNER/NAME`, which is downloaded if needed.
+        """Return the encoder in a folder, or of `hub:OWNER/NAME`, which is downloaded if needed.
 
         The folder holds `config.json`, `preprocessor_config.json` and weights as safetensors, as
-        `save_pretrained` writes them. No code of it is run.
+        `save_pretrained` writes them. No code in it is run.
 
         Raises:
             DataError: files are missing, or there is no such repository.
-            MissingExtraError: for the hub, huggingface_hub is not installed.
-            UnsafePickleError: there are weights as pickles alone.
+            MissingExtraError: huggingface_hub, which the hub needs, is not installed.
+            UnsafePickleError: all weights are pickles.
         """
         name = str(source)
         folder = Path(source)
@@ -100,7 +100,7 @@ class FrozenEncoder:
             others = ", ".join(file.name for file in folder.glob("*.bin")) or "none"
             raise UnsafePickleError(
                 f"{name}: expected weights as safetensors, got {others}. Pickles may run code: "
-                "save the model by `save_pretrained` of a newer transformers."
+                "save the model with `save_pretrained` of a newer transformers."
             )
         digest = hashlib.sha256()
         for file in (*(folder / name for name in SETTINGS), *weights):
@@ -109,10 +109,11 @@ class FrozenEncoder:
         return cls(digest.hexdigest()[:32], folder, device=device)
 
     def __call__(self, pictures: Array | OnDisk) -> FloatArray:
-        """Encode pictures `[N, height, width, 3]` of bytes as features `[N, F]`, in batches.
+        """Encode pictures `[N, height, width, 3]`, bytes, as features `[N, F]`, in batches.
 
         Raises:
-            DataError: no vision model, weights that are missing, or pictures smaller than a patch.
+            DataError: the folder is not a vision model, weights are missing, or pictures are
+                smaller than a patch.
             MissingExtraError: transformers is not installed.
         """
         parts = [
@@ -129,8 +130,8 @@ class FrozenEncoder:
         if short < patch or long > MOST_LONG * short:
             raise DataError(
                 f"pictures for {self._folder}: expected sides of at least {patch} pixels, a patch "
-                f"of the encoder, and one at most {MOST_LONG} times the other, got {short} and "
-                f"{long}"
+                f"of the encoder, and a longer side of at most {MOST_LONG} times the shorter, got "
+                f"{short} and {long}"
             )
         with self._reading():
             pixels = processor(images=list(pictures), return_tensors="pt")["pixel_values"]
@@ -139,21 +140,22 @@ class FrozenEncoder:
                 features = output.pooler_output.flatten(1)
             else:
                 patches = (pixels.shape[-2] // patch) * (pixels.shape[-1] // patch)
-                features = output.last_hidden_state[:, -patches:].mean(1)  # others come before them
+                # other tokens come before them
+                features = output.last_hidden_state[:, -patches:].mean(1)
         return np.asarray(features.cpu().numpy())
 
     @cached_property
     def _loaded(self) -> tuple[Any, Any, bool]:
-        """The preprocessing, the network, and whether its pooler has trained weights."""
+        """Return the preprocessing, the network, and whether its pooler has trained weights."""
         if self._folder is None:
             raise DataError(
                 f"features of the encoder {self.content_id}: expected those of all frames on disk, "
-                "got some that have to be computed. Name the encoder's folder."
+                "but some have to be computed. Name the encoder's folder."
             )
         transformers = require("transformers", extra="vision")
         size = sum(file.stat().st_size for file in self._folder.glob(WEIGHTS))
         local = {"local_files_only": True, "trust_remote_code": False}
-        with self._reading(), bounded_network(size):  # a number has a byte at least
+        with self._reading(), bounded_network(size):  # a number takes at least a byte
             processor = transformers.AutoImageProcessor.from_pretrained(self._folder, **local)
             sides = [*dict(processor.size).values(), *dict(processor.crop_size or {}).values()]
             if max(sides) > MOST_PIXELS:
@@ -165,7 +167,7 @@ class FrozenEncoder:
                 dtype=torch.float32,
                 output_loading_info=True,
             )
-            if "vision_config" in model.config.to_dict():  # beside a model of text
+            if "vision_config" in model.config.to_dict():  # the model also has a part for text
                 model = model.vision_model
             missing = [*report["missing_keys"], *map(str, report["mismatched_keys"])]
             if not all("pooler" in name for name in missing):
@@ -185,20 +187,20 @@ def frame_features(
     *,
     on_frames: OnFrames | None = None,
 ) -> OnDisk:
-    """Return the features `[T, F]` of all frames of a camera, which are computed once and kept.
+    """Return the features `[T, F]` of all frames of a camera. They are computed once and kept.
 
-    They lie in `~/.cache/preferl/features` (or `PREFERL_CACHE`), by the content ids of the data set
-    and of the encoder, as files that are mapped into memory. A computation that was killed goes on
-    after its last file.
+    They are in `~/.cache/preferl/features` (or `PREFERL_CACHE`), under the content ids of the data
+    set and of the encoder, as files that are mapped into memory. A computation that was killed
+    continues after its last file.
 
     Args:
         recording: the data set.
-        camera: its name.
-        encoder: of the frames that have no features yet.
-        on_frames: is called after each file that is computed.
+        camera: name of the camera.
+        encoder: encodes frames that have no features yet.
+        on_frames: called after each file that is computed.
 
     Raises:
-        DataError: no such camera, damaged frames, or damaged features; or as of `FrozenEncoder`.
+        DataError: there is no such camera, frames or features are damaged, or see `FrozenEncoder`.
         StorageError: the cache cannot be written to.
     """
     pictures = recording.pictures(camera)
@@ -227,7 +229,7 @@ def frame_features(
 def encoded_episodes(
     recording: LeRobotFolder, encoder: FrozenEncoder, *, on_frames: OnFrames | None = None
 ) -> Episodes:
-    """Read the episodes of a data set with features of a frozen encoder in place of pictures.
+    """Read the episodes of a data set, with features of a frozen encoder instead of pictures.
 
     One camera alone becomes `[T, F]`. Several, or a camera beside numbers, stay a dictionary, whose
     vectors reward models concatenate.
@@ -238,7 +240,7 @@ def encoded_episodes(
         on_frames: is called as features are computed.
 
     Raises:
-        DataError: no camera among the features; or as of `frame_features`.
+        DataError: there is no camera among the features, or see `frame_features`.
     """
     names = recording.observed or tuple(recording.cameras)
     if not set(names) & set(recording.cameras):

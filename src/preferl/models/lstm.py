@@ -13,7 +13,7 @@ from preferl.models.blocks import ACTIVATIONS, lecun_linear, lecun_normal_
 from preferl.models.configs import LSTMRewardConfig
 
 SPAN = 512
-"""Number of full windows that go through the recurrence together."""
+"""Number of full windows that go through the recurrence at once."""
 
 
 @final
@@ -92,9 +92,9 @@ class Layers(nn.Module):
 
 @final
 class LSTM(nn.Module):
-    """One layer of long short-term memory; weights are for the gates i, f, g and o in turn.
+    """One layer of long short-term memory, with weights for the gates i, f, g and o in this order.
 
-    It has one bias per gate, since PyTorch's two would learn twice as fast as the original's one.
+    It has one bias per gate. PyTorch's two biases would learn twice as fast as the original's one.
     """
 
     def __init__(self, units: int, generator: torch.Generator) -> None:
@@ -113,13 +113,14 @@ class LSTM(nn.Module):
         # GPU kernels want all weights in one block of memory, and warn otherwise.
         block = torch.cat([part.flatten() for part in parts]).split([p.numel() for p in parts])
         weights = [flat.view_as(part) for flat, part in zip(block, parts, strict=True)]
-        train = torch.is_grad_enabled()  # on a GPU, backward is possible only after True
+        train = torch.is_grad_enabled()  # on a GPU, backward needs training mode
         return torch.lstm(inputs, (state, state), weights, True, 1, 0.0, train, False, True)[0]
 
     def after_windows(self, inputs: Tensor, ends: Tensor, length: int) -> Tensor:
         """Compute outputs `[B, units]` after windows of `length` rows, which end at rows `[B]`.
 
-        Windows may share inputs `[R, units]`. It works in place, so that there are no gradients.
+        Windows may share inputs `[R, units]`. The computation works in place, so there are no
+        gradients.
         """
         given = torch.addmm(self.bias, inputs, self.input.T)  # [R, 4 * units]
         hidden, cell = given.new_zeros(2, len(ends), self.units).unbind()

@@ -15,7 +15,7 @@ from preferl.shapes import BoolArray
 
 @final
 class MLPReward(ConfiguredReward):
-    """`r(o, a)` by `E` perceptrons at once.
+    """`r(o, a)`, by `E` perceptrons at once.
 
     >>> from gymnasium.spaces import Box
     >>> model = MLPReward(Box(-1, 1, (3,)), Box(-1, 1, (1,)), seed=0)
@@ -56,13 +56,16 @@ class MLPReward(ConfiguredReward):
         return scores.new_zeros(asked.shape).index_put((member, window), scores)
 
     def last_rewards(self) -> LastRewards:
-        """Return a function that computes the rewards of last steps alone."""
+        """Return a function that computes the rewards of last steps only."""
         return partial(_last, self.networks, self.networks.layers(), self.config.bounded)
 
 
 def _last(
     networks: Perceptrons, layers: Sequence[Tensor], bounded: bool, features: Tensor, _: BoolArray
 ) -> Tensor:
-    """Compute rewards `[E, B]` of features `[B, 1, F]`; a window's last step is always real."""
+    """Compute rewards `[E, B]` of features `[B, 1, F]`.
+
+    The last step of a window is always real.
+    """
     rewards = networks.through(features[:, -1], layers)[..., 0]
     return rewards.tanh() if bounded else rewards

@@ -17,18 +17,20 @@ Numbers = spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBina
 """Kinds of spaces whose values are arrays of numbers."""
 
 Channels = Literal["auto", "last", "first"]
-"""Where pictures have their channels; "auto" infers it from the shape."""
+"""Where pictures have their channels; "auto" infers this from the shape."""
 
 MOST_NUMBERS: Final = 2**22
-"""Most numbers or categories of a space in a file: 1,182 x 1,182 pixels in three colours."""
+"""Most numbers or categories of a space in a file, as of 1,182 x 1,182 pixels in three colours."""
 
 MOST_CATEGORIES: Final = 2**15
-"""Categories that whole numbers in data may stand for, each of which becomes a feature: as many as
-128 bytes, the memory of a game, have."""
+"""Most categories that whole numbers in data may stand for.
+
+Each category becomes a feature. It is as many as 128 bytes, the memory of a game, have.
+"""
 
 
 def feature_size(space: Space) -> int:
-    """Count the features that a space becomes; raise `SpaceError` where it has no encoding."""
+    """Count the features of a space; raise `SpaceError` if it has no encoding."""
     match space:
         case spaces.Box() | spaces.MultiBinary():
             return int(np.prod(space.shape))
@@ -59,7 +61,7 @@ def check_spaces(
 ) -> None:
     """Raise `SpaceError` unless the steps of arrays `[T, ...]` fit the spaces.
 
-    Shapes, keys and the range of whole numbers are checked, not the bounds of boxes.
+    Shapes, keys and the range of whole numbers are checked. Bounds of boxes are not checked.
     """
 
     def check(name: str, space: Space, array: Any) -> None:
@@ -90,9 +92,9 @@ def check_spaces(
 def can_read(model: Space, given: Space) -> bool:
     """Whether a model that was built for one space takes all values of another.
 
-    Shapes and keys have to agree. Pictures have to be pictures. Categories have to be among those
-    that the model knows. Bounds of boxes and types of numbers may differ, since recorded data do
-    not show the bounds.
+    Shapes and keys have to agree. If the one has pictures, the other must have pictures too.
+    Categories have to be among those that the model knows. Bounds of boxes and types of numbers may
+    differ, since recorded data do not show bounds.
 
     >>> can_read(spaces.Box(-np.inf, np.inf, (3,), np.float64), spaces.Box(-1, 8, (3,)))
     True
@@ -124,7 +126,7 @@ def _is_bytes(space: Space) -> bool:
 
 
 def _range(space: Space) -> tuple[Any, Any] | None:
-    """Return the least and largest whole number of each entry; None if there is no such range."""
+    """Return the least and largest whole number of each entry; None if it has no such range."""
     match space:
         case spaces.Discrete():
             return np.asarray(space.start), np.asarray(space.start + space.n - 1)
@@ -141,13 +143,13 @@ def infer_spaces(observations: Observations, actions: Array) -> tuple[Space, Spa
     """Infer the widest spaces that fit recorded arrays `[T, ...]`, for data without spaces.
 
     Floats become unbounded boxes, and 8-bit pictures become image boxes. Whole numbers become
-    `Discrete`, or `MultiDiscrete` for several per step: from 0, or from the least number seen if
-    that is negative, up to the largest number seen. Whole numbers with more than `MOST_CATEGORIES`
-    values, such as clocks, or with several axes, such as depths, are no categories: they become
-    boxes of all values of their type.
+    `Discrete`, or `MultiDiscrete` if there are several per step. Their range is from 0, or from the
+    least number if it is negative, to the largest number. Whole numbers with more than
+    `MOST_CATEGORIES` values, such as clocks, or with several axes, such as depths, are not
+    categories. They become boxes of all values of their type.
 
     Raises:
-        DataError: no steps, from which nothing can be inferred.
+        DataError: there are no steps to infer from.
 
     >>> infer_spaces(np.zeros((3, 2)), np.array([0, 1, 3]))
     (Box(-inf, inf, (2,), float64), Discrete(4))
@@ -181,19 +183,20 @@ def channels_first(space: Space, channels: Channels = "auto") -> bool:
     """Whether the pictures of a space have their channels before height and width.
 
     Spaces hold bytes `[height, width]`, with channels at either end, or stacks of such pictures.
-    "auto" takes the end of the shape that is smaller than both other sides, or raises `SpaceError`.
+    "auto" takes the end of the shape that is smaller than both other sides. If there is none, it
+    raises `SpaceError`.
     """
     require_one_of("channels", channels, Channels)
     shape = picture_shape(space)
     if len(shape) == 2:
-        return True  # a single channel may stand at either end
+        return True  # a single channel may be at either end
     if channels != "auto":
         return channels == "first"
     first, middle, last = shape[-3:]
     if first < min(middle, last) or last < min(first, middle):
         return first < last
     raise SpaceError(
-        "pictures: expected channels on the end that is smaller than both sides, got shape "
+        "pictures: expected channels at the end that is smaller than both sides, got shape "
         f'{shape}. Set channels="last" or channels="first".'
     )
 
@@ -204,7 +207,7 @@ def picture_shape(space: Space) -> tuple[int, ...]:
         return space.shape
     raise SpaceError(
         "observation space: expected pictures: a Box of uint8 [height, width], with channels, or "
-        f"a stack of such, got {space}. Take another model, such as MLPReward, or wrap the "
+        f"a stack of such pictures, got {space}. Use another model, such as MLPReward, or wrap the "
         "environment."
     )
 
@@ -237,7 +240,7 @@ def space_from_json(data: dict[str, Any]) -> Space:
     """Read a space that `space_to_json` wrote; raise `SpaceError` above `MOST_NUMBERS`."""
     match data["kind"]:
         case "Dict":
-            # A list of pairs keeps its order, the order of the features; JSON sorts a dict.
+            # A list of pairs keeps the order of the features; JSON sorts a dict.
             return spaces.Dict([(k, space_from_json(s)) for k, s in data["spaces"].items()])
         case "Box":
             shape = tuple(data["shape"])
@@ -274,7 +277,7 @@ def _require_small(shape: Sequence[int]) -> None:
 
 
 def _bound(array: Array) -> Any:
-    """Return bounds for JSON: one number if all are equal; infinities become strings."""
+    """Return bounds for JSON: one number if all are equal. Infinities become strings."""
     flat = np.unique(array)
     compact = flat[0] if len(flat) == 1 else array
     return (compact if np.isfinite(compact).all() else compact.astype(str)).tolist()

@@ -22,7 +22,7 @@ from preferl.registry import ENGINES
 from preferl.shapes import BoolArray
 
 SPAN: Final = 256
-"""Windows computed together: enough for efficient products, few enough for the cache."""
+"""Windows computed together: enough for efficient products, and few enough for the cache."""
 
 ENGINE: Final = "one-block transformer"
 
@@ -31,9 +31,9 @@ class Attention(NamedTuple):
     """Attention weights of a `PreferenceTransformer`.
 
     Attributes:
-        layers: `[layers, B, heads, 2L, 2L]` shares of each block; a step's action stands before
-            its state. Rows add up to 1; rows of padding have no meaning.
-        preference: `[B, L, L]` shares of the preference attention, or None with the plain head.
+        layers: `[layers, B, heads, 2L, 2L]` shares of each block. A step's action comes before its
+            state. Rows add up to 1; rows of padding have no meaning.
+        preference: `[B, L, L]` shares of the preference attention; None with the plain head.
         importance: `[B, L]` weight of each step's reward in a score with pooling "mean"; rows add
             up to 1.
     """
@@ -76,7 +76,7 @@ class PreferenceTransformer(ConfiguredReward):
 
     def judge(self, features: Tensor, mask: Tensor) -> RewardOutput:
         """Compute rewards `[1, B, L]` and scores `[1, B]` of features `[B, L, F]`."""
-        # Rewards are read at states only, so that actions need no query in the last block.
+        # Rewards are read only at states, so actions need no query in the last block.
         hidden = self._hidden(features, mask, every=2)  # [B, L, W]
         rewards = weighed = self.reward(hidden)  # [B, L]
         if self.config.head == "preference":
@@ -103,17 +103,17 @@ class PreferenceTransformer(ConfiguredReward):
 
     def judge_last(self, features: Tensor, mask: BoolArray) -> Tensor:
         """Compute rewards `[1, B]` of the last step of windows `[B, L, F]`, as `judge` does."""
-        longest = max(int(mask.sum(1).max()), 1)  # at the beginning of episodes, a few steps
+        longest = max(int(mask.sum(1).max()), 1)  # only a few steps at the beginning of episodes
         real = torch.tensor(mask[:, -longest:], device=features.device)
         hidden = self._hidden(features[:, -longest:], real, every=2 * longest)  # [B, 1, W]
         return self.reward(hidden)[None, :, -1]
 
     def last_rewards(self) -> LastRewards:
-        """Return a function for rewards `[1, B]` of windows' last steps, by the current weights."""
+        """Return a function for rewards `[1, B]` of last steps, with the current weights."""
         return self._engine() or self.judge_last
 
     def _engine(self) -> Any:
-        """Return the engine that computes the same faster; None if missing, or for many blocks."""
+        """Return the engine that computes the same faster; None if there is none for this model."""
         if len(self.blocks) > 1 or ENGINE not in ENGINES:
             return None
         return ENGINES.load(ENGINE)(self)
@@ -135,9 +135,9 @@ class PreferenceTransformer(ConfiguredReward):
         return Attention(torch.stack(layers), shares, importance)
 
     def pool(self, rewards: Tensor, mask: Tensor) -> NoReturn:  # noqa: ARG002 (the contract)
-        """Always raise `ModelError`: scores weigh steps by their features."""
+        """Raise `ModelError`: scores weigh steps by their features."""
         raise ModelError(
-            "scores of a PreferenceTransformer: expected features to judge, got rewards alone. "
+            "scores of a PreferenceTransformer: expected features to judge, got only rewards. "
             "Call `judge`."
         )
 
@@ -156,11 +156,11 @@ class PreferenceTransformer(ConfiguredReward):
                 f"steps per window: expected at most {self.time_embed.num_embeddings - 1}, got "
                 f"{mask.shape[1]}. Build the model with a longer context, or more positions."
             )
-        # If all windows have the same real steps, a GPU is spared sorting to sum the gradients of
-        # each place over windows. On a processor, that would only change the rounding.
+        # If all windows have the same real steps, a GPU need not sort to sum the gradients of each
+        # place over windows. On a CPU, that would only change the rounding.
         real = mask[:1] if mask.is_cuda and mask.stride(0) == 0 else mask
         place = self.time_embed(real.cumsum(1))[:, :, None]  # [B or 1, L, 1, W], row 0 for padding
-        # One product writes actions and states where they belong.
+        # One product writes actions and states into their places.
         weight = torch.block_diag(self.state_embed.weight, self.action_embed.weight)  # [2W, F]
         weight = weight.unflatten(0, (2, -1)).flip(0).flatten(0, 1)  # rows of actions first
         bias = torch.cat([self.action_embed.bias, self.state_embed.bias])
@@ -169,7 +169,8 @@ class PreferenceTransformer(ConfiguredReward):
             pairs = F.linear(features, weight, bias).unflatten(-1, (2, -1))  # [B, L, 2, W]
         tokens = self.input_norm(pairs + place).flatten(1, 2)  # [B, L, 2, W] to [B, 2L, W]
         dropped, scale = drop(tokens, self.config.dropout, self.training)
-        return dropped if scale == 1.0 else dropped * scale  # in float32: bfloat16 would round it
+        # in float32, since bfloat16 would round the scale
+        return dropped if scale == 1.0 else dropped * scale
 
     def _preference(self, hidden: Tensor, mask: Tensor) -> Tensor:
         """Compute shares `[B, L, L]` of the preference attention, whose logits are not scaled."""
@@ -177,5 +178,5 @@ class PreferenceTransformer(ConfiguredReward):
         bias = self.pref_proj.bias[:-1]
         query, key = F.linear(hidden, weight, bias).float().chunk(2, dim=-1)
         with torch.autocast(hidden.device.type, enabled=False):
-            logits = query @ key.mT  # large ones differ by less than bfloat16 resolves
+            logits = query @ key.mT  # large logits differ by less than bfloat16 resolves
         return torch.where(mask[:, None], logits, UNSEEN).softmax(-1)
