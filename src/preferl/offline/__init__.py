@@ -1,6 +1,6 @@
-"""Learn policies from recorded experience alone, several agents at once (torch).
+"""Learn policies from recorded experience only, several agents at once (torch).
 
-Names are imported when they are first used, so that settings load no torch.
+Names are imported at their first use, so reading settings loads no torch.
 """
 
 from typing import TYPE_CHECKING

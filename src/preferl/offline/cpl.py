@@ -15,11 +15,11 @@ from preferl.offline.transitions import Batch
 
 @final
 class CPL(AnswerLearner[CPLConfig]):
-    """Makes the actions of preferred segments more likely than those of the others.
+    """Makes the actions of preferred segments more likely than those of other segments.
 
-    People who compare regret, rather than return, prefer the segment with the higher sum of
+    People who compare regret instead of return prefer the segment with the higher sum of
     advantages. The advantage of an action is its log likelihood under the best policy, times a
-    temperature (section 3.1). The first updates clone all recorded steps. The others learn from
+    temperature (section 3.1). The first updates clone all recorded steps. Later updates learn from
     comparisons, with a new optimiser and a new schedule. As in the paper's experiments, a log
     likelihood is minus the square error of the mean action.
 
@@ -48,7 +48,7 @@ class CPL(AnswerLearner[CPLConfig]):
         scores = -config.temperature * (error * pairs.mask).sum(-1)  # [S, B, 2]
         answers = scores[..., 0], scores[..., 1], pairs.preference
         loss = (contrastive_loss(*answers, bias=config.bias) * pairs.weight).mean(1)
-        # The loss does not determine deviations; they become those of the preferred actions.
+        # The loss does not determine deviations. They become those of the preferred actions.
         log_std = self._policies.parameters["log_std"].clamp(*config.log_std_bounds)
         density = gaussian_log_density(pairs.actions, mean.detach().mT, log_std.mT)
         share = torch.stack([pairs.preference, 1 - pairs.preference], -1)[..., None] * pairs.mask
@@ -60,7 +60,7 @@ class CPL(AnswerLearner[CPLConfig]):
 
     @property
     def _cloning(self) -> int:
-        """How many of the first updates clone; later ones compare."""
+        """Number of the first updates, which clone; later updates compare."""
         return math.ceil(self.config.cloning * self.steps)
 
     def _rows(self, batch: Batch) -> int:
@@ -77,7 +77,7 @@ class CPL(AnswerLearner[CPLConfig]):
         self._set_rate(self.step - self._cloning, self.steps - self._cloning)
 
     def _forget_moments(self) -> None:
-        """Reset Adam, since moments of a density's steeper gradients would slow later updates."""
+        """Reset Adam: moments of a density's steeper gradients would slow down later updates."""
         for name, tensor in self._policies.tensors().items():
             if not name.startswith("values."):
                 tensor.zero_()

@@ -1,4 +1,4 @@
-"""Inverse preference learning (Hejna and Sadigh 2023): values whose implied rewards fit answers."""
+"""Inverse preference learning (Hejna and Sadigh 2023): values with implied rewards fit answers."""
 
 from typing import Any, final
 
@@ -17,12 +17,12 @@ from preferl.offline.transitions import Batch
 
 @final
 class IPL(ImplicitQLearner[IPLConfig], AnswerLearner[IPLConfig]):
-    """Implicit Q-learning whose critics fit answers in place of rewards.
+    """Implicit Q-learning whose critics fit answers instead of rewards.
 
-    Critics and values imply a reward, `Q(s, a) - γ V(s')`. Its sums over segments are fitted to
-    the answers, and a penalty keeps its squares small (section 4), half on compared steps and half
-    on recorded steps. Everything else is as in `IQL`. The last step of a segment does not count,
-    since the segment does not hold the state after it.
+    Critics and values imply a reward, `Q(s, a) - γ V(s')`. Its sums over segments are fitted to the
+    answers. A penalty keeps its squares small (section 4), half of it on compared steps and half on
+    recorded steps. Everything else is as in `IQL`. The last step of a segment does not count, since
+    the segment does not hold the state after it.
 
     >>> import numpy as np
     >>> from gymnasium import spaces
@@ -38,9 +38,9 @@ class IPL(ImplicitQLearner[IPLConfig], AnswerLearner[IPLConfig]):
     _settings = IPLConfig
 
     def set_answers(self, comparisons: Comparisons, *args: Any, **how: Any) -> None:
-        """Set answers as `AnswerLearner` does; raise `DataError` for segments of one step.
+        """Set answers, see `AnswerLearner`; raise `DataError` for segments of a single step.
 
-        A step implies a reward by the value of the next state, which such segments do not hold.
+        A step's implied reward needs the value of the next state, which such segments do not hold.
         """
         steps = comparisons.segments.length
         if not steps > 1:

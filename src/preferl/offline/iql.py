@@ -16,7 +16,7 @@ IQLSettings = TypeVar("IQLSettings", bound=IQLConfig)
 
 
 class ImplicitQLearner(OfflineLearner[IQLSettings]):
-    """Learns values by expectiles, so that it evaluates recorded actions only.
+    """Learns values by expectiles, so that it evaluates only recorded actions.
 
     An update has four parts, in this order. Values move towards an expectile of the target critics'
     values. The policy moves towards recorded actions, weighted by their advantage. Twin critics
@@ -38,7 +38,7 @@ class ImplicitQLearner(OfflineLearner[IQLSettings]):
     def _update(self, batch: Batch) -> dict[str, Tensor]:
         config = self.config
         if not self.step:
-            self._move_targets(1.0)  # they begin as the critics
+            self._move_targets(1.0)  # at first, targets equal the critics
         with torch.no_grad():
             goal = self._q_values(self._targets, batch).amin(0)
         value = self._values.forward(batch.states[:, 0])[:, 0]  # [S, 1, B] to [S, B]
@@ -59,7 +59,7 @@ class ImplicitQLearner(OfflineLearner[IQLSettings]):
 
     @abstractmethod
     def _critic_loss(self, batch: Batch, q_values: Tensor, following: Tensor) -> dict[str, Tensor]:
-        """Compute `critic_loss` `[S]`, and metrics, from values `[2, S, B]` and `[S, B]`."""
+        """Compute `critic_loss` `[S]` and metrics, from values `[2, S, B]` and `[S, B]`."""
 
     def _q_values(self, critics: Networks, batch: Batch) -> Tensor:
         """Compute the values of both critics of each agent, `[2, S, B]`."""

@@ -42,23 +42,23 @@ OnProgress = Callable[[int, Metrics], None]  # the number of updates, and the la
 class OfflineLearner(ABC, Generic[Settings]):
     """`S` agents that learn side by side from the same transitions, one per seed.
 
-    All agents are one batched computation. An agent's weights and minibatches depend on its own
-    seed alone: training it alone gives the same agent, but for rounding. Policies are diagonal
-    Gaussians with a tanh on the mean and deviations that do not depend on the state. Samples are
-    not squashed, so the density has its plain form (Kostrikov et al. 2022, and its reference
-    implementation).
+    All agents are a single batched computation. An agent's weights and minibatches depend only on
+    its own seed: if it is trained alone, it is the same agent, except for rounding. Policies are
+    diagonal Gaussians with a tanh on the mean, and deviations that do not depend on the state.
+    Samples are not squashed, so the density has its plain form (Kostrikov et al. 2022, and its
+    reference implementation).
 
     Args:
         observation_space: a Box of floats, or a Dict of these.
         action_space: a Box of floats.
         config: settings; the defaults if None.
-        seeds: one per agent. Agents with the same seed and rewards are the same agent.
-        steps: planned updates, over which the policy's learning rate decays.
+        seeds: one seed per agent. Agents with the same seed and rewards are the same.
+        steps: number of planned updates, over which the policy's learning rate decays.
         device: device on which agents learn.
 
     Raises:
-        SpaceError: other spaces.
-        ConfigError: no seeds, negative seeds, or less than one update.
+        SpaceError: a space is of another kind.
+        ConfigError: there are no seeds, a seed is negative, or there is less than one update.
     """
 
     config: Settings
@@ -110,16 +110,16 @@ class OfflineLearner(ABC, Generic[Settings]):
         Small networks are computed by one processor thread.
 
         Args:
-            data: transitions on the agents' device; rewards `[T]`, or a row per agent.
-            steps: updates to make now.
-            on_progress: called every `every` updates, counted from the first call of `fit`, and at
-                the end.
+            data: transitions on the agents' device; rewards are `[T]`, or have a row per agent.
+            steps: number of updates to make now.
+            on_progress: called after every `every` updates, counted from the first call of `fit`,
+                and at the end.
             every: updates between two calls of `on_progress`.
 
         Raises:
-            ConfigError: less than one update.
+            ConfigError: there is less than one update.
             SpaceError: the transitions do not fit the spaces.
-            DataError: rewards for another number of agents, or data on another device.
+            DataError: rewards are for another number of agents, or data are on another device.
             DivergenceError: weights became NaN or infinite.
         """
         if min(steps, every) < 1:
@@ -145,7 +145,7 @@ class OfflineLearner(ABC, Generic[Settings]):
 
     @property
     def _weights(self) -> int:
-        """How many numbers all networks of all agents have."""
+        """How many numbers all networks of all agents have together."""
         parameters = [networks.parameters.values() for networks in self._networks.values()]
         return sum(tensor.numel() for tensors in parameters for tensor in tensors)
 
@@ -162,7 +162,7 @@ class OfflineLearner(ABC, Generic[Settings]):
         """Make the planned updates; resume from the checkpoint file if it exists.
 
         Rewards `[S, T]` replace the episodes' own. The file is written every `checkpoint_every`
-        updates. `on_progress` is called then, and after every `every` updates.
+        updates. `on_progress` is called then, and also every `every` updates.
         """
         data = Transitions.of(episodes, rewards=rewards, device=self.device)
         if state.is_file():
@@ -176,7 +176,7 @@ class OfflineLearner(ABC, Generic[Settings]):
 
     @staticmethod
     def load_policy(path: Path, reward: Reward | None) -> OfflinePolicy:  # noqa: ARG004
-        """Read a saved policy; unlike Decision Transformers, it acts without a reward."""
+        """Read a saved policy. Unlike a Decision Transformer, it needs no reward to act."""
         return OfflinePolicy.load(path)
 
     def policies(self) -> list[OfflinePolicy]:
@@ -196,7 +196,7 @@ class OfflineLearner(ABC, Generic[Settings]):
     def state(self) -> dict[str, Tensor]:
         """Return copies of all tensors that exact resuming needs.
 
-        Random numbers depend on the seeds and on `step` alone, so no generator is saved.
+        Random numbers depend only on the seeds and on `step`, so no generator is saved.
         """
         state = {name: tensor.cpu().clone() for name, tensor in self._tensors().items()}
         return state | {"step": torch.tensor(self.step), "seeds": torch.tensor(self.seeds)}
@@ -205,7 +205,7 @@ class OfflineLearner(ABC, Generic[Settings]):
         """Resume from a state of agents with the same spaces, seeds and settings.
 
         Raises:
-            CheckpointError: the state belongs to other agents; nothing is changed.
+            CheckpointError: the state belongs to other agents; then nothing is changed.
         """
         tensors = self._tensors()
         seeds = torch.tensor(self.seeds)
@@ -214,7 +214,7 @@ class OfflineLearner(ABC, Generic[Settings]):
         if not state["seeds"].equal(seeds):
             raise CheckpointError(
                 f"{what}: expected one of seeds {[*self.seeds]}, got one of seeds "
-                f"{state['seeds'].tolist()}. Build the agents with the seeds it came from."
+                f"{state['seeds'].tolist()}. Build the agents with the seeds of the state."
             )
         for name, tensor in tensors.items():
             tensor.copy_(state[name])
@@ -235,15 +235,15 @@ class OfflineLearner(ABC, Generic[Settings]):
         return batch._replace(factors=self._kept(batch)) if share else batch
 
     def _rows(self, batch: Batch) -> int:  # noqa: ARG002  # a hook
-        """Count the actions that a policy chooses in the update from a batch."""
+        """Count the actions that a policy chooses in an update from this batch."""
         return self.config.batch_size
 
     def _prepare(self) -> None:
-        """Prepare the next update, apart from its batch."""
+        """Prepare the next update, except for its batch."""
         self._set_rate(self.step, self.steps)
 
     def _set_rate(self, step: int, steps: int) -> None:
-        """Set the policy's learning rate to its value at `step`, when `steps` are planned."""
+        """Set the policy's learning rate for update `step` of `steps` planned ones."""
         decayed = cosine_decay(step, steps) if self.config.decay else 1.0
         self._policy_rate.fill_(self.config.learning_rate * decayed)
 
@@ -277,7 +277,7 @@ class OfflineLearner(ABC, Generic[Settings]):
     def _climb(self, batch: Batch, weights: Tensor | None = None) -> dict[str, Tensor]:
         """Make recorded actions more likely under the policies, with weights `[S, B]` if given.
 
-        Returns `policy_loss` `[S]` before the step: minus the mean of weight times log density.
+        Return `policy_loss` `[S]` before the step: minus the mean of weight times log density.
         """
         config = self.config
         mean = self._policies.forward(batch.states[:, 0], batch.factors).tanh()
@@ -288,7 +288,7 @@ class OfflineLearner(ABC, Generic[Settings]):
         return {"policy_loss": loss}
 
     def _kept(self, batch: Batch) -> tuple[Tensor, ...]:
-        """Draw dropout factors for the units of each hidden layer, by each agent's own seed."""
+        """Draw dropout factors for the units of each hidden layer, with each agent's own seed."""
         share = self.config.dropout
         rows = self._rows(batch)
         generator = torch.Generator(self.device)
@@ -322,7 +322,7 @@ class OfflineLearner(ABC, Generic[Settings]):
 
 @final
 class BehaviourCloning(OfflineLearner[CloningConfig]):
-    """Learns to imitate recorded actions, without rewards: the control for every other learner.
+    """Imitates recorded actions without rewards: the control of all other learners.
 
     >>> from preferl.offline import Transitions
     >>> from preferl.testing import make_episodes

@@ -22,7 +22,7 @@ PRESETS: dict[str, dict[str, float]] = {
 
 
 def parsed_target(target: float | str) -> tuple[float, bool]:
-    """Parse a target return: its number, and whether that is a quantile of recorded returns.
+    """Parse a target return into a number and whether it is a quantile of recorded returns.
 
     Raises:
         ConfigError: the target is neither a finite number nor a quantile.
@@ -44,7 +44,7 @@ def parsed_target(target: float | str) -> tuple[float, bool]:
 
 
 class TrainingCurve(NamedTuple):
-    """A metric that a run's report draws over the updates, and the report's words for it."""
+    """A metric that a run's report draws over the updates, and the words of the report for it."""
 
     metric: str
     unit: str
@@ -56,18 +56,19 @@ class TrainingCurve(NamedTuple):
 class LearnerConfig:
     """Settings of an offline learner, and how runs use its agents.
 
-    Subclass it for a learner of your own; register both as one entry of
+    For a learner of your own, make a subclass, and register both as one entry of
     `preferl.registry.OFFLINE_LEARNERS`.
     """
 
-    words: ClassVar[str]  # the algorithm, in reports
-    prefix: ClassVar[str] = ""  # of the names of metrics, if not the name of the policy
-    # Agents that learn from actions alone are clones, the controls of all others.
+    words: ClassVar[str]  # name of the algorithm in reports
+    prefix: ClassVar[str] = ""  # prefix of metrics; "" means the name of the policy
+    # Agents that learn only from actions are clones, the controls of all others.
     learns_from: ClassVar[Literal["rewards", "answers", "actions"]] = "rewards"
     has_target: ClassVar[bool] = False  # whether policies have target returns
     together: ClassVar[bool] = True  # whether agents are one batched computation
-    updates: ClassVar[int] = 100_000  # a tenth of the papers', enough for some thousand steps
-    every: ClassVar[int] = 1_000  # updates between two reports of progress, at most
+    # a tenth of the papers' updates, enough for some thousand steps
+    updates: ClassVar[int] = 100_000
+    every: ClassVar[int] = 1_000  # most updates between two reports of progress
 
     @classmethod
     def of_run(cls, run: Any) -> "LearnerConfig":  # noqa: ARG003  # for others to look at
@@ -81,7 +82,7 @@ class LearnerConfig:
 
 @dataclass(frozen=True)
 class GaussianConfig(LearnerConfig):
-    """Settings that all learners of Gaussian policies share.
+    """Settings that learners of Gaussian policies share.
 
     Attributes:
         dropout: share of the policy's hidden units dropped in training, in [0, 1).
@@ -90,9 +91,9 @@ class GaussianConfig(LearnerConfig):
         batch_size: transitions per update and agent.
         decay: whether the policy's learning rate falls to 0 over the planned updates, along half a
             cosine.
-        log_std_bounds: bounds of the policy's log deviations.
+        log_std_bounds: bounds of the policy's log standard deviations.
         precision: precision of products between hidden layers. "bfloat16" is nearly twice as fast
-            on processors that have it; parameters and everything else keep 32 bits.
+            on processors that have it. Parameters and everything else keep 32 bits.
     """
 
     dropout: float = 0.0
@@ -111,7 +112,7 @@ class GaussianConfig(LearnerConfig):
         low, high = self.log_std_bounds
         if not -inf < low < high < inf:
             raise ConfigError(
-                f"log_std_bounds: expected a low and a higher one, got {(low, high)}."
+                f"log_std_bounds: expected a low bound and a higher one, got {(low, high)}."
             )
 
 
@@ -126,19 +127,19 @@ class CloningConfig(GaussianConfig):
 
     @classmethod
     def of_run(cls, run: Any) -> Self:
-        """Return the settings that policies of implicit Q-learning have in a run."""
+        """Return the settings of implicit Q-learning's policies in the run."""
         agent = run.settings if run.kind.learns_from == "answers" else IQLConfig.of_run(run)
         return cls(**{field.name: getattr(agent, field.name) for field in fields(cls)})
 
 
 @dataclass(frozen=True)
 class IQLConfig(GaussianConfig):
-    """Settings of `IQL` beside those of `GaussianConfig`; the defaults are for MuJoCo locomotion.
+    """Settings of `IQL` in addition to `GaussianConfig`; the defaults are for MuJoCo locomotion.
 
     Attributes:
-        expectile: expectile of the values, in (0, 1): 0.5 learns the value of the recorded policy;
+        expectile: expectile of the values, in (0, 1). 0.5 learns the value of the recorded policy;
             numbers towards 1 learn the value of the best recorded actions.
-        temperature: inverse temperature, at least 0; 0 clones, larger numbers trust advantages
+        temperature: inverse temperature, at least 0. 0 clones; larger numbers trust advantages
             more.
         discount: discount per step, in [0, 1].
         target_rate: share by which the target networks move per update, in (0, 1].
@@ -171,32 +172,34 @@ class IQLConfig(GaussianConfig):
             "value",
             "expected return",
             "Returns that agents of each condition expect, over updates.",
-            "Mean over seeds of the value of a minibatch, each in the scale of its own reward.",
+            "Mean over seeds of the value of a minibatch. Each condition has the scale of its own "
+            "reward.",
         )
 
     @classmethod
     def preset(cls, name: Literal["mujoco", "antmaze", "adroit"]) -> Self:
-        """The paper's settings for a family of tasks; "adroit" also serves robosuite.
+        """Return the paper's settings for a family of tasks; "adroit" is also for robosuite.
 
         Raises:
-            ConfigError: an unknown name.
+            ConfigError: the name is unknown.
 
         >>> IQLConfig.preset("antmaze").expectile
         0.9
         """
         require_one_of("preset", name, PRESETS)
-        return cls(**PRESETS[name])  # type: ignore[arg-type]  # names and types are those above
+        # type: ignore[arg-type]  # names and types are those of the fields
+        return cls(**PRESETS[name])  # type: ignore[arg-type]
 
 
 @final
 @dataclass(frozen=True)
 class IPLConfig(IQLConfig):
-    """Settings of `IPL` beside those of `IQLConfig`.
+    """Settings of `IPL` in addition to `IQLConfig`.
 
     Attributes:
-        regulariser: `λ` of the mean square of implied rewards, at least 0: the paper's 0.5 for
-            locomotion; for Meta-World it has 3.
-        pairs: answers per update and agent.
+        regulariser: weight `λ` of the mean square of implied rewards, at least 0. The paper uses
+            0.5 for locomotion and 3 for Meta-World.
+        pairs: number of answers per update and agent.
     """
 
     words = "inverse preference learning"
@@ -218,15 +221,15 @@ class IPLConfig(IQLConfig):
 @final
 @dataclass(frozen=True)
 class CPLConfig(GaussianConfig):
-    """Settings of `CPL` beside those of `GaussianConfig`; the defaults are the paper's, mostly.
+    """Settings of `CPL` in addition to `GaussianConfig`; most defaults are the paper's.
 
     Attributes:
-        dropout: as in `GaussianConfig`; without it, policies memorise few answers.
-        decay: as in `GaussianConfig`; the learning rate begins anew with the first answers.
+        dropout: see `GaussianConfig`; without dropout, policies memorise few answers.
+        decay: see `GaussianConfig`; the learning rate starts again with the first answers.
         temperature: factor `α` of log likelihoods, above 0.
         bias: `λ` of `contrastive_loss`, in [0, 1].
-        cloning: share of the updates that clone all recorded steps, before any answer, in [0, 1).
-        pairs: answers per update and agent; the paper's 96 take three times as long.
+        cloning: share of the updates that clone all recorded steps before any answer, in [0, 1).
+        pairs: number of answers per update and agent; the paper's 96 take three times as long.
     """
 
     words = "contrastive preference learning"
@@ -249,7 +252,7 @@ class CPLConfig(GaussianConfig):
         return run.cpl or cls()
 
     def curve(self, *, discrete: bool) -> TrainingCurve:  # noqa: ARG002  # as above
-        """Return the curve of the share of answers that the policies explain."""
+        """Return the curve of how many answers the policies explain."""
         return TrainingCurve(
             "accuracy",
             "share of answers",
@@ -266,14 +269,15 @@ class DTRConfig:
     Attributes:
         weight: weight of the critics' values in the policy's loss at the end of training, `η_max`.
             It grows from 0 in proportion to the updates made ("learn to walk before you can run").
-            It is divided by the mean size of the values, so that it does not depend on the scale
-            of rewards. With 0, critics only choose among candidates.
+            It is divided by the mean size of the values, so that it does not depend on the scale of
+            rewards.
+            With 0, critics only choose among candidates.
         discount: discount of rewards per step, in [0, 1].
         hidden: units of each layer of a critic.
         learning_rate: learning rate of the critics.
         target_rate: share by which target critics move per update, in (0, 1].
-        candidates: target returns, in multiples of the policy's own. Each gives an action, and the
-            critics choose among these.
+        candidates: target returns, in multiples of the policy's own. Each target gives an action,
+            and the critics choose among these actions.
     """
 
     weight: float = 1.0
@@ -288,7 +292,7 @@ class DTRConfig:
         require_fields(self, learning_rate=1e-12, target_rate=(1e-9, 1))
         if not (self.hidden and min(self.hidden) >= 1 and self.candidates):
             raise ConfigError(
-                "hidden and candidates: expected at least one each, and at least one unit per "
+                "hidden and candidates: expected at least one of each, and at least one unit per "
                 f"layer, got {(self.hidden, self.candidates)}."
             )
 
@@ -301,9 +305,9 @@ class PixelEncoderConfig:
     Attributes:
         kernels: side of each convolution's kernel, in pixels.
         strides: step of each convolution, in pixels.
-        filters: how many each convolution has.
-        size: features of a picture.
-        channels: where the pictures' channels are, "last" or "first"; "auto" infers it from the
+        filters: number of filters of each convolution.
+        size: number of features of a picture.
+        channels: where the pictures' channels are, "last" or "first"; "auto" infers this from the
             shape.
     """
 
@@ -318,7 +322,7 @@ class PixelEncoderConfig:
         self.network()
 
     def network(self) -> CNNRewardConfig:
-        """The settings as a `CNNRewardConfig`, which checks their ranges."""
+        """Return the settings as a `CNNRewardConfig`, which checks their ranges."""
         settings = asdict(self)
         return CNNRewardConfig(hidden=settings.pop("size"), **settings)
 
@@ -342,43 +346,45 @@ class TokenShape:
 class DTConfig(LearnerConfig):
     """Settings of `DecisionTransformer`; the defaults are the paper's for locomotion.
 
-    The defaults are from appendix A of Chen et al. 2021, with two changes: after its warm-up, the
-    learning rate falls to 0 (the paper's stays), and biases and norms do not decay.
+    The defaults are those in appendix A of Chen et al. 2021, with two changes. After its warm-up,
+    the learning rate falls to 0; in the paper it stays. Biases and norms do not decay.
 
     Attributes:
-        context: `H`, steps of history the transformer sees.
-        width: numbers of a token.
-        layers: of the transformer.
-        heads: of each layer's attention; they share the width.
+        context: `H`, the number of steps of history that the transformer sees.
+        width: numbers per token.
+        layers: number of layers of the transformer.
+        heads: number of attention heads of each layer; they share the width.
         dropout: share of embeddings, attention and residuals dropped in training, in [0, 1).
-        discount: discount of returns-to-go, in (0, 1]; the paper's 1 makes them sums.
+        discount: discount of returns-to-go, in (0, 1]. With 1, as in the paper, they are sums.
         scale: number by which returns are divided. None takes the largest recorded return; the
-            paper takes 1000 for locomotion.
-        horizon: timesteps with embeddings of their own; later timesteps use the last embedding.
+            paper uses 1000 for locomotion.
+        horizon: number of timesteps with their own embedding; later timesteps use the last one.
         batch_size: windows per update, over all processes.
         learning_rate: highest learning rate; it rises over `warmup`, then falls linearly to 0.
         weight_decay: weight decay of matrices.
         warmup: share of the updates during which the learning rate rises, in [0, 1).
         max_grad_norm: norm to which larger gradients are scaled down.
-        target: target return of a policy unless another is given: a number, or `"q0.95"` for
-            that quantile of the recorded returns.
-        decrement: how a policy lowers its target return as it acts: by the rewards it receives
-            (`"received"`), or evenly over the steps of the longest episode (`"even"`), which needs
-            no reward.
-        action_loss: loss of continuous actions. `"squares"` is their mean square error, as in the
-            paper. `"gaussian"` is their negative log likelihood under a Gaussian; the deviation of
-            each number of an action is the likeliest for the minibatch. It fits numbers that
-            people repeat to a hundredth as well as numbers that they vary by a tenth.
-        precision: precision of products; `"bfloat16"` takes less time where the processor has it.
-        regulariser: critics that draw actions towards higher values (DTR); None for none.
-        pixel_encoder: shape of the pixel encoder; ignored where states are numbers.
+        target: target return of a policy, unless another is given: a number, or a quantile of the
+            recorded returns such as `"q0.95"`.
+        decrement: how a policy lowers its target return as it acts. `"received"` lowers it by the
+            rewards that the policy receives. `"even"` lowers it evenly over the steps of the
+            longest episode, and needs no reward.
+        action_loss: loss of continuous actions. `"squares"` is the mean square error, as in the
+            paper. `"gaussian"` is the negative log likelihood under a Gaussian. For each number of
+            an action, its standard deviation is the likeliest for the minibatch. Numbers that
+            people repeat to a hundredth are then fitted as well as numbers that they vary by a
+            tenth.
+        precision: precision of products; `"bfloat16"` takes less time on processors that have it.
+        regulariser: settings of critics that draw actions towards higher values (DTR); None for no
+            critics.
+        pixel_encoder: shape of the pixel encoder; ignored if states are numbers.
     """
 
     words = "Decision Transformers"
     prefix = "dt"
     has_target = True
     together = False
-    updates = 10_000  # whose minibatches have twenty times as many steps
+    updates = 10_000  # each minibatch has twenty times as many steps
     every = 100
     has_critics: ClassVar[bool] = False
 
@@ -412,8 +418,8 @@ class DTConfig(LearnerConfig):
             )
         if not (self.regulariser is None or self.context >= 2):
             raise ConfigError(
-                "context: expected at least 2 for the regulariser: critics learn a step from "
-                f"what follows it, got {self.context}."
+                "context: expected at least 2 for the regulariser, since critics learn a step "
+                f"from the steps after it, got {self.context}."
             )
         for name in ("dropout", "warmup"):
             require_share(name, getattr(self, name))
@@ -421,7 +427,7 @@ class DTConfig(LearnerConfig):
 
     @classmethod
     def of_run(cls, run: Any) -> "DTConfig":
-        """Return the run's settings, or the published ones, with critics if the policy has them."""
+        """Return the run's settings, or the published ones; with critics if the policy has them."""
         given = run.dt or DTConfig(horizon=run.max_steps or DTConfig.horizon)
         target = given.target if run.target_return is None else run.target_return
         critics = (given.regulariser or DTRConfig()) if cls.has_critics else None

@@ -18,13 +18,13 @@ update = partial(adam, fused=True, amsgrad=False, maximize=False, weight_decay=0
 class Networks:
     """`N` perceptrons of the same sizes, with ReLU between their layers, and their optimiser Adam.
 
-    A lower precision applies to the products between hidden layers, which are nearly all of the
-    arithmetic; everything else, and the parameters, keep 32 bits. Adam (Kingma and Ba 2015; betas
-    0.9 and 0.999, epsilon 1e-8) treats each number separately, so that no network's updates depend
+    A lower precision applies only to the products between hidden layers, which are nearly all of
+    the arithmetic. Everything else, and the parameters, keep 32 bits. Adam (Kingma and Ba 2015;
+    betas 0.9 and 0.999, epsilon 1e-8) treats each number separately, so no network's updates depend
     on another network.
 
-    The last layer is transposed: its weights are `[N, out, in]` and its outputs `[N, out, B]`,
-    since it has few outputs, and products with few columns are far slower than with few rows.
+    The last layer is transposed: its weights are `[N, out, in]` and its outputs `[N, out, B]`. It
+    has few outputs, and products with few columns are far slower than products with few rows.
     `parameters` are `weight_0` `[N, in, out]`, `bias_0` `[N, 1, out]` and so on, and `extra`.
     """
 
@@ -37,7 +37,7 @@ class Networks:
         device: torch.device | str,
         extra: Mapping[str, tuple[int, ...]] | None = None,
     ) -> None:
-        """Make `count` networks with parameters of 0, and `extra` further parameters for each."""
+        """Make `count` networks with parameters of 0. Each has `extra` further parameters."""
         self.count = count
         self._last = len(sizes) - 2
         self._low = precision == "bfloat16"
@@ -59,15 +59,15 @@ class Networks:
 
     @torch.no_grad()
     def initialise(self, network: int, generator: torch.Generator) -> None:
-        """Initialise one network: all weights orthogonal with gain √2, biases 0."""
+        """Initialise one network: all weights are orthogonal with gain √2, biases are 0."""
         for name, tensor in self.parameters.items():
             if name.startswith("weight"):
-                drawn = torch.empty(tensor.shape[1:])  # orthogonal either way round
+                drawn = torch.empty(tensor.shape[1:])  # its transpose is orthogonal, too
                 torch.nn.init.orthogonal_(drawn, 2**0.5, generator=generator)
                 tensor[network].copy_(drawn)
 
     def layers(self, network: int) -> dict[str, Tensor]:
-        """Return copies of one network's weights `[out, in]` and biases `[out]`, as torch does."""
+        """Return copies of one network's weights `[out, in]` and biases `[out]`, as in torch."""
         copies = {}
         for layer in range(self._last + 1):
             weight, bias = (part[network].detach() for part in self._layer(layer))
@@ -92,9 +92,9 @@ class Networks:
             if dropout is not None:
                 below = below * dropout[layer]
         weight, bias = self._layer(self._last)
-        if weight.shape[1] == 1:  # sums are twice as fast as products here, with their gradients
+        if weight.shape[1] == 1:  # here, sums and their gradients are twice as fast as products
             return ((below * weight).sum(2, keepdim=True) + bias).mT
-        if below.requires_grad:  # its gradient's products would be slow if transposed
+        if below.requires_grad:  # otherwise its gradient's products would be transposed, and slow
             below.register_hook(Tensor.contiguous)
         return torch.bmm(weight, below.mT) + bias
 

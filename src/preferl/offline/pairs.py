@@ -1,4 +1,4 @@
-"""Answers on a device, and the minibatches of pairs that agents without a reward learn from."""
+"""Answers on a device, and minibatches of pairs for agents that learn without a reward."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -48,22 +48,22 @@ class PairBatch(NamedTuple):
 class PairBatches:
     """Draws uniform minibatches of answers with replacement, separately for each agent.
 
-    As in `Minibatches`, an agent's minibatch depends on its seed and the update alone. Weights are
-    divided by their mean. Otherwise, a regulariser beside the loss of the answers would count more
-    for answers with small weights, such as implied ones.
+    As in `Minibatches`, an agent's minibatch depends only on its seed and the update. Weights are
+    divided by their mean. Without this, a regulariser beside the loss of the answers would count
+    more if answers have small weights, as implied ones have.
 
     Args:
         comparisons: answers and their segments; declined answers are left out.
         preferences: `[S, P]` each agent's own preferences, NaN where it has no answer; None takes
-            those of the comparisons.
+            the preferences of the comparisons.
         scale: scale of actions.
         seeds: seeds of the agents.
-        size: `B`, pairs per minibatch.
+        size: `B`, number of pairs per minibatch.
         device: device on which agents learn.
-        implied: whether each agent also learns from the answers that its own answers imply.
+        implied: whether each agent also learns from the answers that follow from its own.
 
     Raises:
-        DataError: no answers, or preferences of another shape.
+        DataError: there are no answers, or preferences have another shape.
     """
 
     def __init__(
@@ -138,8 +138,8 @@ def _answers_of_agents(
     answered = comparisons.answered & ~np.isnan(preferences)  # [S, P]
     if not answered.any(1).all():
         raise DataError(
-            "answers: expected at least one of each agent, got none. Ask queries first, or "
-            "check the label files."
+            "answers: expected at least one for each agent, got none for some. Ask queries first, "
+            "or check the label files."
         )
     return [
         replace(comparisons, preference=row)[rows]
@@ -148,7 +148,7 @@ def _answers_of_agents(
 
 
 def _padded(columns: list[Array], device: torch.device) -> Tensor:
-    """Pad columns of several agents to `[S, P, ...]`, since their numbers of answers may differ."""
+    """Pad columns of several agents to `[S, P, ...]`, as their numbers of answers may differ."""
     return pad_sequence([to_tensor(column, device) for column in columns], batch_first=True)
 
 
@@ -172,12 +172,12 @@ class AnswerLearner(OfflineLearner[Settings]):
         implied: bool = False,
         **how: Any,
     ) -> None:
-        """Learn as `OfflineLearner.learn` does, but from answers.
+        """Learn as in `OfflineLearner.learn`, but from answers.
 
-        `set_answers` explains them; preferences `[S, P]` take the place of rewards.
+        For `comparisons` and preferences `[S, P]`, which replace rewards, see `set_answers`.
 
         Raises:
-            DataError: no comparisons.
+            DataError: there are no comparisons.
         """
         if comparisons is None:
             raise DataError(
@@ -193,10 +193,11 @@ class AnswerLearner(OfflineLearner[Settings]):
         *,
         implied: bool = False,
     ) -> None:
-        """Set the answers to learn from; raise as `PairBatches` does.
+        """Set the answers to learn from; raise the same errors as `PairBatches`.
 
         Preferences `[S, P]` are each agent's own, NaN where it has no answer; None takes those of
-        the comparisons. If `implied`, each agent also learns from answers that its own imply.
+        the comparisons. If `implied`, each agent also learns from the answers that follow from its
+        own.
         """
         self._pairs = PairBatches(
             comparisons,

@@ -1,4 +1,4 @@
-"""Gaussian policies that were learned offline: they act, and are saved and exported."""
+"""Gaussian policies that were learned offline. They act, and can be saved and exported."""
 
 import math
 import warnings
@@ -34,7 +34,7 @@ class OfflinePolicy:
         seed: seed of drawn actions.
 
     Raises:
-        SpaceError: other spaces, or parameters of other sizes.
+        SpaceError: a space is of another kind, or parameters have other sizes.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class OfflinePolicy:
     ) -> tuple[Array, Any]:
         """Map observations `[V, *obs]`, or a single one, to actions within the action space.
 
-        Actions are the mean actions if `deterministic`, and drawn otherwise. The policy has no
-        memory: `state` is returned unchanged, and `episode_start` is ignored.
+        If `deterministic`, actions are the mean actions, otherwise they are drawn. The policy has
+        no memory: `state` is returned unchanged, and `episode_start` is ignored.
 
         Raises:
-            SpaceError: observations of another shape.
+            SpaceError: observations have another shape.
         """
         del episode_start
         single, batch = batched(observation, self.observation_space)
@@ -91,7 +91,7 @@ class OfflinePolicy:
         return (actions[0] if single else actions), state
 
     def save(self, path: Path | str) -> None:
-        """Write the policy as a folder, all or nothing; a policy that was there is replaced.
+        """Write the policy as a folder, all or nothing; replace an earlier policy there.
 
         Raises:
             StorageError: the folder cannot be written to, or holds other files.
@@ -103,7 +103,7 @@ class OfflinePolicy:
 
     @classmethod
     def load(cls, path: Path | str, *, seed: int = 0) -> Self:
-        """Read a policy that `save` wrote, with the same numbers; `seed` is for drawn actions.
+        """Read a policy that `save` wrote, with the same numbers. `seed` is for drawn actions.
 
         Raises:
             CheckpointError: the folder is missing, damaged, or of another format.
@@ -126,14 +126,15 @@ class OfflinePolicy:
     def export_torchscript(self, path: Path | str) -> None:
         """Write the map from observations `[V, O]` to mean actions `[V, A]` as TorchScript.
 
-        C++ can run TorchScript, too. Observations are flat float32; actions are those of the space.
+        C++ can run TorchScript, too. Observations are flat float32; actions are in the space's
+        layout.
 
         Raises:
             StorageError: the file cannot be written.
         """
         example = torch.zeros(2, self._actor.inputs)
         with warnings.catch_warnings(), writing(Path(path)) as draft:
-            # The caller can do nothing about torch preferring another format.
+            # torch warns that it prefers another format; callers can do nothing about this.
             warnings.simplefilter("ignore", DeprecationWarning)
             torch.jit.trace(self._actor, example).save(str(draft))
 
@@ -147,7 +148,7 @@ class OfflinePolicy:
         for module in ("onnx", "onnxscript"):
             require(module, extra="onnx")
         with warnings.catch_warnings(), writing(Path(path)) as draft:
-            warnings.simplefilter("ignore", FutureWarning)  # of torch's exporter about itself
+            warnings.simplefilter("ignore", FutureWarning)  # torch's exporter warns about itself
             program: Any = torch.onnx.export(
                 self._actor,
                 (torch.zeros(2, self._actor.inputs),),
@@ -161,7 +162,7 @@ class OfflinePolicy:
 
 
 def batched(observation: Any, space: spaces.Space[Any]) -> tuple[bool, Any]:
-    """Return whether there is a single observation, and the observations with an axis `V`."""
+    """Return whether there is only one observation, and the observations with an axis `V`."""
     first = observation
     while isinstance(space, spaces.Dict):
         key = next(iter(space))
@@ -186,7 +187,7 @@ def within(actions: Array, space: spaces.Space[Any]) -> Array:
 
 
 def _require_layers(parameters: Mapping[str, Tensor], inputs: int, outputs: int) -> None:
-    """Refuse parameters that are no layers from observations to actions, before building them."""
+    """Refuse parameters that are not layers from observations to actions, before building them."""
     there = {name: tuple(tensor.shape) for name, tensor in parameters.items()}
     expected: dict[str, tuple[int, ...]] = {"log_std": (outputs,)}
     units = inputs

@@ -14,8 +14,8 @@ from preferl.data.episodes import Episodes
 from preferl.errors import DataError, SpaceError
 from preferl.shapes import Array, FloatArray, Observations
 
-WIDEST = 1 - 1e-5  # actions that agents learn, just inside of the range of a tanh, as D4RL's are
-BLOCK = 32  # minibatches drawn at once: fewer calls, and little enough memory for a cache
+WIDEST = 1 - 1e-5  # bound of actions that agents learn, just inside the range of a tanh, as in D4RL
+BLOCK = 32  # minibatches drawn at once: few calls, and little enough memory for a cache
 
 
 @final
@@ -28,11 +28,11 @@ class Transitions:
         actions: `[T, A]` as recorded.
         rewards: `[T]`, or `[S, T]` with a row for each agent.
         next_observations: `[T, O]`
-        continues: `[T]` 0 where the episode terminated, else 1. It is 1 at a time limit, since the
+        continues: `[T]` 0 where the episode terminated, else 1. At a time limit it is 1, since the
             value of the next state is not 0 there.
 
     Raises:
-        DataError: shapes that do not agree.
+        DataError: the shapes do not agree.
     """
 
     observations: Tensor
@@ -63,13 +63,13 @@ class Transitions:
         rewards: FloatArray | None = None,
         device: torch.device | str = "cpu",
     ) -> Self:
-        """The steps of episodes, their last ones included, on the device where agents will learn.
+        """Return the steps of episodes, including their last ones, on the device of the agents.
 
-        Dictionaries of observations are laid end to end in the order of their keys. Rewards are
-        those of the episodes if None.
+        Dictionaries of observations are joined in the order of their keys. If `rewards` is None,
+        the rewards are those of the episodes.
 
         Raises:
-            DataError: rewards of another length or not finite, or actions that are no floats.
+            DataError: rewards have another length or are not finite, or actions are not floats.
         """
         kind = episodes.actions.dtype
         if kind.kind != "f":
@@ -92,9 +92,10 @@ class Transitions:
 
 
 def flat_observations(observations: Observations, dtype: DTypeLike = np.float32) -> Array:
-    """`[T, O]` numbers of `[T, *obs]`; a dictionary's arrays in the order of their keys.
+    """Return observations `[T, *obs]` as numbers `[T, O]`; a dictionary's arrays are joined by key.
 
-    Use float64 before subtracting a mean: in float32, clocks and coordinates lose what varies.
+    Use float64 before subtracting a mean: in float32, clocks and coordinates lose the part that
+    varies.
 
     >>> flat_observations({"b": np.ones((2, 1)), "a": np.zeros((2, 1, 2))}).tolist()
     [[0.0, 0.0, 1.0], [0.0, 0.0, 1.0]]
@@ -104,7 +105,7 @@ def flat_observations(observations: Observations, dtype: DTypeLike = np.float32)
 
 
 def _leaves(observations: Any, name: str = "") -> Iterator[tuple[str, Array]]:
-    """Arrays and their keys, nested ones joined by `/`."""
+    """Yield arrays and their keys; nested keys are joined by `/`."""
     if not isinstance(observations, Mapping):
         yield name, observations
         return
@@ -113,7 +114,7 @@ def _leaves(observations: Any, name: str = "") -> Iterator[tuple[str, Array]]:
 
 
 def observation_size(space: spaces.Space[Any]) -> int:
-    """`O`, numbers of an observation."""
+    """Return `O`, how many numbers an observation has."""
     match space:
         case spaces.Box() if space.dtype != np.uint8:
             return int(np.prod(space.shape))
@@ -128,7 +129,7 @@ def observation_size(space: spaces.Space[Any]) -> int:
 @final
 @dataclass(frozen=True, eq=False)
 class ActionScale:
-    """Maps a box of actions to and from [-1, 1], the range of a tanh; unbounded actions stay.
+    """Maps a box of actions to and from [-1, 1], the range of a tanh; unbounded ones do not change.
 
     >>> scale = ActionScale.of(spaces.Box(0, 4, (1,)))
     >>> scale.inward(torch.tensor([[4.0]])).tolist(), scale.outward(torch.tensor([[-1.0]])).tolist()
@@ -172,14 +173,14 @@ class ActionScale:
 
 
 class Batch(NamedTuple):
-    """A minibatch for each agent, in the layout of its use."""
+    """A minibatch for each agent, in the layout in which it is used."""
 
-    states: Tensor  # `[S, 2, B, O]` observations and those that followed
+    states: Tensor  # `[S, 2, B, O]` observations, and the next observations
     pairs: Tensor  # `[2, S, B, O + A]` observations and actions, for each of two critics
     actions: Tensor  # `[S, A, B]` in [-1, 1]
     rewards: Tensor  # `[S, B]`
     continues: Tensor  # `[S, B]`
-    dropout_seeds: Sequence[int]  # `[S]` for the other random numbers of an update
+    dropout_seeds: Sequence[int]  # `[S]` seeds of the other random numbers of an update
     factors: tuple[Tensor, ...] | None = None  # `[S, rows, units]` of each layer, by dropout
     compared: Any = None  # the `PairBatch` of agents that learn from answers
 
@@ -188,16 +189,16 @@ class Batch(NamedTuple):
 class Minibatches:
     """Draws uniform minibatches with replacement, separately for each agent.
 
-    An agent's minibatch depends on its seed and the number of the update alone. Neither other
-    agents nor interruptions change it, and there is no random state to save.
+    An agent's minibatch depends only on its seed and the number of the update. Other agents or
+    interruptions do not change it, and there is no random state to save.
     """
 
     def __init__(
         self, data: Transitions, scale: ActionScale, seeds: Sequence[int], batch_size: int
     ) -> None:
-        """Lay the steps out as rows, each of which is then one block of memory to copy."""
+        """Store each step as a row, which is one block of memory to copy."""
         actions = scale.inward(data.actions).clamp(-WIDEST, WIDEST)
-        # Numbers that are used together lie side by side, in the order in which they are used.
+        # Numbers that are used together are stored together, in the order of their use.
         self._states = torch.cat([data.observations, data.next_observations])  # [2 T, O]
         self._pairs = torch.cat([data.observations, actions], dim=1)
         self._actions = actions
@@ -241,9 +242,9 @@ def drawn_rows(
     *,
     stream: int = 0,
 ) -> tuple[Tensor, list[list[int]]]:
-    """Draw uniform row numbers below `rows`, `[S, *shape]`, and seeds `[S, BLOCK]` for other draws.
+    """Draw uniform row numbers `[S, *shape]` below `rows`, and seeds `[S, BLOCK]` for other draws.
 
-    Both depend on each agent's seed, the number of the draw, and the stream alone.
+    Both depend only on each agent's seed, the number of the draw, and the stream.
     """
     rows_drawn = []
     other_rows = []

@@ -126,7 +126,7 @@ def test_spaces_that_do_not_fit_are_refused(rng):
     config = DTConfig(regulariser=DTRConfig())
     with pytest.raises(SpaceError, match="spaces of DTR"):
         DecisionTransformer(SPACES[0], spaces.Discrete(2), config, seed=0, steps=1)
-    with pytest.raises(ConfigError, match="seen no data"):
+    with pytest.raises(ConfigError, match="not learned from any data"):
         agent.policy()
 
 

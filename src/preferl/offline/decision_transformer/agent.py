@@ -1,7 +1,7 @@
 """The Decision Transformer: actions that would lead to a return (Chen et al. 2021).
 
-The model is Hugging Face's, trained by its `Trainer`, whose checkpoints, distributed training and
-other features come with it.
+The model is Hugging Face's, and Hugging Face's `Trainer` trains it. Checkpoints, distributed
+training and other features are the trainer's.
 """
 
 import math
@@ -27,7 +27,8 @@ from preferl.printing import get_logger
 from preferl.shapes import FloatArray
 
 LOGGER: Final = get_logger(__name__)
-OnProgress = Callable[[int, dict[str, float]], None]  # updates, and means since the last call
+# updates so far, and mean metrics since the last call
+OnProgress = Callable[[int, dict[str, float]], None]
 
 
 @final
@@ -39,13 +40,13 @@ class DecisionTransformer:
         action_space: a Box of floats, or Discrete.
         config: settings; the defaults if None.
         seed: seed of its parameters, minibatches and dropout.
-        steps: planned number of updates, over which the learning rate rises and falls; if None,
-            the option `num_train_epochs` of `fit` decides.
-        device: where it learns.
+        steps: planned number of updates, over which the learning rate rises and falls. If None, the
+            option `num_train_epochs` of `fit` decides.
+        device: device on which it learns.
 
     Raises:
-        SpaceError: other spaces.
-        ConfigError: less than one update.
+        SpaceError: a space is of another kind.
+        ConfigError: there is less than one update.
         MissingExtraError: transformers or accelerate is not installed.
 
     >>> import numpy as np
@@ -81,14 +82,14 @@ class DecisionTransformer:
         self.seed = seed
         self.steps = steps
         self.device = torch.device(device)
-        # Only now: it takes seconds to load, and policies act without it.
+        # Imported here, since it takes seconds to load, and policies act without it.
         from preferl.offline.decision_transformer.hugging_face import TrainedTransformer
 
         self._module = TrainedTransformer(observation_space, action_space, self.config, seed)
         self._data: Sequences | None = None
 
     def sequences(self, episodes: Episodes, *, rewards: FloatArray | None = None) -> Sequences:
-        """Return the sequences that this agent learns from; rewards `[T]` replace the recorded."""
+        """Return the sequences that this agent learns from. Rewards `[T]` replace recorded ones."""
         config = self.config
         return Sequences.of(
             episodes,
@@ -120,25 +121,25 @@ class DecisionTransformer:
         Args:
             data: what `sequences` returned.
             folder: folder of checkpoints; None keeps none.
-            resume: whether to go on from the last checkpoint in `folder`, if there is one.
+            resume: whether to continue from the last checkpoint in `folder`, if there is one.
             checkpoint_every: updates between two checkpoints.
             on_progress: called every `every` updates, and at the end.
             every: updates between two calls of `on_progress`.
-            options: more of Hugging Face's `TrainingArguments`, such as `report_to` or
-                `gradient_accumulation_steps`. Those that this method sets itself are refused.
-                `num_train_epochs` takes the place of `steps`: an epoch draws as many windows as
-                there are episodes. `push_to_hub` pushes the complete policy at each checkpoint
-                (unless `hub_strategy` is `"end"`) and at the end.
-            callbacks: more objects of Hugging Face's `TrainerCallback`.
+            options: further options of Hugging Face's `TrainingArguments`, such as `report_to` or
+                `gradient_accumulation_steps`. Options that this method sets itself are refused.
+                `num_train_epochs` replaces `steps`: an epoch draws as many windows as there are
+                episodes. `push_to_hub` pushes the complete policy at each checkpoint (unless
+                `hub_strategy` is `"end"`) and at the end.
+            callbacks: further `TrainerCallback`s of Hugging Face.
 
         Returns:
             The metrics of the last report.
 
         Raises:
-            ConfigError: a setting out of range, a batch that processes cannot share, or an option
-                that is set here or does not exist.
-            SpaceError: data of other spaces.
-            StorageError: the hub does not take the policy at the end; `policy()` has it.
+            ConfigError: a setting is out of range, processes cannot share the batch, or an option
+                is set here or does not exist.
+            SpaceError: the data have other spaces.
+            StorageError: the hub refuses the policy at the end. `policy()` still returns it.
         """
         from preferl.offline.decision_transformer import hugging_face
 
@@ -168,12 +169,12 @@ class DecisionTransformer:
             try:
                 if pushes_checkpoints:
                     self.policy().push_to_hub(**target, message="Training under way")
-            except StorageError as error:  # a hub that is away does not end the training
+            except StorageError as error:  # training continues while the hub is away
                 LOGGER.warning("Not pushed this time: %s", error)
 
         hooks = hugging_face.Hooks(module, config, on_progress, on_save)
         module.to(self.device).train()
-        self._data = data  # now, since a callback may call `policy` while the agent learns
+        self._data = data  # before training, since a callback may call `policy`
         with ExitStack() as stack:
             if folder is None:
                 folder = stack.enter_context(TemporaryDirectory())
@@ -201,17 +202,20 @@ class DecisionTransformer:
         return hooks.metrics
 
     def learn(self, episodes: Episodes, rewards: FloatArray, folder: Path, **how: Any) -> None:
-        """Learn from rewards `[1, T]`, going on from a folder's last checkpoint; `how` as `fit`."""
+        """Learn from rewards `[1, T]`, from a folder's last checkpoint on; for `how`, see `fit`."""
         data = self.sequences(episodes, rewards=rewards[0])
         self.fit(data, folder=folder, resume=True, **how)
 
     def policies(self) -> list[DecisionTransformerPolicy]:
-        """Return the agent's policy, the only one, in a list."""
+        """Return the agent's policy in a list."""
         return [self.policy()]
 
     @staticmethod
     def load_policy(path: Path, reward: Reward | None) -> DecisionTransformerPolicy:
-        """Read a policy that a run saved; a reward, else the true one, lowers its target return."""
+        """Read a policy that a run saved.
+
+        `reward`, or else the true one, lowers its target return.
+        """
         return DecisionTransformerPolicy.load(path).with_reward(reward)
 
     def policy(
@@ -220,16 +224,16 @@ class DecisionTransformer:
         """Return a policy with a copy of the learned parameters.
 
         Args:
-            target: target return, or `"q0.95"` for a quantile of the returns it learned from; the
-                config's if None.
-            decrement: how the target return is lowered at each step; the config's if None.
+            target: target return, or a quantile of the returns that the agent learned from, such as
+                `"q0.95"`; by default the config's.
+            decrement: how the target return is lowered at each step; by default the config's.
 
         Raises:
             ConfigError: the agent has not learned yet, or the target is neither a number nor a
                 quantile.
         """
         if self._data is None:
-            raise ConfigError("The agent has seen no data. Call fit first.")
+            raise ConfigError("The agent has not learned from any data. Call fit first.")
         config = self.config
         module = self._module
         model: Any = module.transformer

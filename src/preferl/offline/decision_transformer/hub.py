@@ -1,4 +1,4 @@
-"""Hugging Face's hub: downloads of policies, and the cards of those that are pushed there."""
+"""Hugging Face's hub: downloads of policies, and model cards of policies that are pushed."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,12 +12,12 @@ from preferl.evaluation.policy import PolicyReport
 from preferl.offline.decision_transformer.parameters import LearnedTransformer
 from preferl.offline.learner_configs import Decrement
 
-PREFIX: Final = "hub:"  # before the name of a repository, as of data sets there
+PREFIX: Final = "hub:"  # before the name of a repository, as for data sets
 DOWNLOADED_FILES: Final = (
     "*.json",
     "*.safetensors",
     "pytorch_model.bin",
-)  # no cards, videos, optimisers
+)  # leaves out cards, videos and optimisers
 
 TAGS: Final = ("reinforcement-learning", "offline-rl", "decision-transformer", "preferl")
 
@@ -103,7 +103,7 @@ def local_folder(source: Path | str) -> Path:
 
 @contextmanager
 def any_error(kind: type[PreferlError], name: str, expected: str, fix: str) -> Iterator[None]:
-    """Raise errors of one `kind` for all errors of the block, whose libraries have many kinds."""
+    """Raise errors of one `kind` for all errors of the block, as its libraries have many kinds."""
     try:
         yield
     except Exception as error:
@@ -123,7 +123,7 @@ def model_card(
     data: str | None = None,
     licence: str | None = None,
 ) -> str:
-    """Return a model card in Markdown, with the hub's metadata, from `push_to_hub`'s arguments."""
+    """Return a model card in Markdown with the hub's metadata, from arguments of `push_to_hub`."""
     statistics = learned.statistics
     modules = {parameter.partition(".")[0] for parameter in learned.parameters}
     parts = " and ".join(words for part, words in PARTS.items() if part in modules)

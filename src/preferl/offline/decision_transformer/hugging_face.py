@@ -1,6 +1,7 @@
 """All uses of Hugging Face's `transformers`: the model's parameters, and its `Trainer`.
 
-Imported only when it is needed, since it takes seconds to load; extra `hub`.
+This module is imported only when it is needed, since it takes seconds to load. It needs the extra
+`hub`.
 """
 
 import math
@@ -38,8 +39,9 @@ from preferl.reading import read_json
 from preferl.registry import ENGINES
 from preferl.training.distributed import ALONE, World
 
-CRITICS: Final = "critics."  # before the names of parameters that have a rate of their own
-UNUSED: Final = ("predict_state", "predict_return", "encoder.wte")  # kept as they are, for the hub
+CRITICS: Final = "critics."  # prefix of parameters that have their own learning rate
+# never trained; kept for the hub
+UNUSED: Final = ("predict_state", "predict_return", "encoder.wte")
 
 SET_BY_PREFERL: Final[Mapping[str, str]] = {
     "output_dir": "`folder` of fit",
@@ -53,7 +55,7 @@ SET_BY_PREFERL: Final[Mapping[str, str]] = {
     **{name: f"`DTConfig.{name}`" for name in ("learning_rate", "weight_decay", "max_grad_norm")},
     **dict.fromkeys(("warmup_steps", "warmup_ratio"), "`DTConfig.warmup`"),
     "bf16": "`DTConfig.precision`",
-    **dict.fromkeys(("optim", "optim_args"), "nothing: it is AdamW, which decays matrices alone"),
+    **dict.fromkeys(("optim", "optim_args"), "nothing: it is AdamW, which decays only matrices"),
     "optim_target_modules": "nothing: all of the model is trained",
     "train_sampling_strategy": "nothing: windows are drawn from the seed and the update's number",
     "remove_unused_columns": "nothing: windows have no columns",
@@ -62,12 +64,12 @@ SET_BY_PREFERL: Final[Mapping[str, str]] = {
     "save_total_limit": "nothing: the latest checkpoint is kept, to resume from",
     "disable_tqdm": "`on_progress` of fit",
 }
-"""Fields of `TrainingArguments` that preferl sets itself, and what to use in their place."""
+"""Fields of `TrainingArguments` that preferl sets itself, and what to use instead."""
 
 
 def build_model(seed: int, **settings: Any) -> nn.Module:
     """Return a model initialised from a seed; `settings` have Hugging Face's names."""
-    # Without these, transformers warns about tokens that a vocabulary of one does not have.
+    # Without these settings, transformers warns about tokens outside of a vocabulary of one.
     config = DecisionTransformerConfig(
         **settings, vocab_size=1, bos_token_id=None, eos_token_id=None
     )
@@ -80,7 +82,7 @@ def build_model(seed: int, **settings: Any) -> nn.Module:
 
 
 def rebuild_model(hub: Mapping[str, Any], parameters: Mapping[str, Tensor]) -> nn.Module:
-    """Return the model of a config, with parameters by name; further parameters are ignored."""
+    """Return the model of a config with parameters by name. Further parameters are ignored."""
     with torch.random.fork_rng(devices=[]):
         model: nn.Module = DecisionTransformerModel(DecisionTransformerConfig.from_dict(dict(hub)))
     model.load_state_dict({name: parameters[name] for name in model.state_dict()})
@@ -88,7 +90,7 @@ def rebuild_model(hub: Mapping[str, Any], parameters: Mapping[str, Tensor]) -> n
 
 
 def plain_actions(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
-    """Predict the action at each step of each window by the model's own forward, `[B, H, A]`.
+    """Predict the action at each step of each window, `[B, H, A]`, with the model's own forward.
 
     The engine in `tokens` computes the same in a third of the time.
     """
@@ -101,9 +103,9 @@ def plain_actions(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
 
 @final
 class TrainedTransformer(nn.Module):
-    """The model with its pixel encoder and critics, if any; `forward` computes the loss.
+    """The model with its pixel encoder and critics, if there are any; `forward` computes the loss.
 
-    `inputs` is the shape of a state or picture, `outputs` counts the numbers of an action, and
+    `inputs` is the shape of a state or picture. `outputs` counts the numbers of an action.
     `metrics` are those of the last minibatch, without the loss. Saved parameters are named after
     these modules. `world` has the processes that train the model together: means are over the
     windows of all of them.
@@ -153,12 +155,12 @@ class TrainedTransformer(nn.Module):
                     "without the regulariser."
                 )
             self.critics = Critics(size + self.outputs, config.regulariser, generator=generator)
-        # Looking parameters up in the module costs more than some of the products with them.
+        # Looking up parameters in the module takes longer than some of the products with them.
         self._named = dict(self.transformer.named_parameters())
         self.metrics: dict[str, Tensor] = {}
         self.world = ALONE
 
-    # There is no **kwargs: from it, the trainer would conclude that the model scales its loss.
+    # There is no **kwargs. If there were, the trainer would assume that the model scales its loss.
     def forward(
         self,
         states: Tensor,
@@ -195,7 +197,10 @@ class TrainedTransformer(nn.Module):
         return {"loss": loss + value_loss + critic_loss}
 
     def copies(self) -> dict[str, Tensor]:
-        """Return copies of all parameters on the processor; Hugging Face's keep their names."""
+        """Return copies of all parameters on the CPU.
+
+        Hugging Face's parameters keep their names.
+        """
         model = dict(self.transformer.state_dict())
         other_parameters = {
             n: t for n, t in self.state_dict().items() if not n.startswith("transformer.")
@@ -204,7 +209,7 @@ class TrainedTransformer(nn.Module):
 
 
 def require_options(options: Mapping[str, Any]) -> None:
-    """Raise `ConfigError` for options that preferl sets itself, and for unknown ones."""
+    """Raise `ConfigError` for options that preferl sets itself and for unknown options."""
     fields_of_trainer = {field.name for field in fields(TrainingArguments)}
     for name, value in options.items():
         if name in SET_BY_PREFERL:
@@ -214,20 +219,23 @@ def require_options(options: Mapping[str, Any]) -> None:
             )
         if name not in fields_of_trainer:
             raise ConfigError(
-                f"options[{name!r}]: expected a field of transformers' TrainingArguments, got none "
-                "of that name."
+                f"options[{name!r}]: expected a field of transformers' TrainingArguments, but "
+                "there is none of this name."
             )
 
 
 def hub_target(options: Mapping[str, Any], folder: Path | None) -> tuple[dict[str, Any], bool]:
-    """Keywords of `push_to_hub`, empty where nothing is pushed, and whether to push checkpoints."""
+    """Return arguments of `push_to_hub`, empty if nothing is pushed.
+
+    And whether to push checkpoints.
+    """
     if not options.get("push_to_hub"):
         return {}, False
     name = options.get("hub_model_id") or (folder.absolute().name if folder else None)
     if name is None:
         raise ConfigError(
-            "hub_model_id: expected the name of a repository, got None, and no folder to name it "
-            "after."
+            "hub_model_id: expected the name of a repository, got None, and there is no folder to "
+            "name it after."
         )
     strategy = options.get("hub_strategy")
     strategy = str(getattr(strategy, "value", strategy))
@@ -248,10 +256,10 @@ def hub_target(options: Mapping[str, Any], folder: Path | None) -> tuple[dict[st
 def planned_updates(
     options: Mapping[str, Any], steps: int | None, *, episodes: int, batch_size: int
 ) -> tuple[int, int]:
-    """Return the number of updates in all, and of an epoch.
+    """Return the number of all updates, and of the updates of an epoch.
 
-    An epoch draws as many windows as there are episodes, as in Hugging Face's tutorial, whose
-    rows are episodes. The option `num_train_epochs` takes precedence over `steps`.
+    An epoch draws as many windows as there are episodes, as in Hugging Face's tutorial, where a row
+    is an episode. The option `num_train_epochs` comes before `steps`.
 
     >>> planned_updates({"num_train_epochs": 3}, None, episodes=100, batch_size=64)
     (6, 2)
@@ -271,11 +279,11 @@ def planned_updates(
 
 
 def by_steps(options: Mapping[str, Any], epoch: int) -> dict[str, Any]:
-    """Return options with strategies by epoch turned into updates.
+    """Return options, with strategies by epoch replaced by strategies by update.
 
-    The trainer takes the whole run for one pass over its data, so that it knows no epochs.
+    The trainer sees the whole run as one pass over its data, so it knows no epochs.
     """
-    # preferl itself pushes policies and counts the updates of all epochs.
+    # preferl pushes policies itself, and counts the updates of all epochs.
     own_prefixes = ("push_to_hub", "hub_", "num_train_epochs")
     trainer_options = {
         name: value for name, value in options.items() if not name.startswith(own_prefixes)
@@ -297,10 +305,10 @@ def train(
     resume: bool,
     callbacks: Sequence[Any],
 ) -> bool:
-    """Train a module by Hugging Face's `Trainer`, with other processes under torchrun.
+    """Train a module with Hugging Face's `Trainer`; with other processes under torchrun.
 
-    `settings` are more of `TrainingArguments`. Without `resume`, checkpoints in the folder are
-    removed. Returns whether this process is the first of those that train together.
+    `settings` are further `TrainingArguments`. Without `resume`, checkpoints in the folder are
+    removed. Return whether this process is the first of those that train together.
     """
     module.world = World.join()
     arguments = _arguments(config, settings, device, processes=module.world.size)
@@ -309,7 +317,8 @@ def train(
         trainer = Trainer(
             model=module,
             args=arguments,
-            train_dataset=range(arguments.max_steps * accumulated),  # the collator's numbers
+            # numbers of samples for the collator
+            train_dataset=range(arguments.max_steps * accumulated),
             data_collator=collate,
             callbacks=list(callbacks),
             optimizers=(_optimiser(module, arguments, config), None),
@@ -334,7 +343,7 @@ def _arguments(
         learning_rate=config.learning_rate,
         weight_decay=config.weight_decay,
         warmup_steps=config.warmup,
-        # `Hooks` scales gradients where critics train beside the policy.
+        # If critics train beside the policy, `Hooks` clips gradients instead.
         max_grad_norm=config.max_grad_norm if config.regulariser is None else 0.0,
         optim="adamw_torch_fused",
         bf16=config.precision == "bfloat16",
@@ -350,12 +359,12 @@ def _arguments(
 
 
 def _last_whole(folder: Path, *, keep: bool) -> str | None:
-    """The latest checkpoint that was written to its end, if any; others go, or all of them."""
+    """Return the latest complete checkpoint, if any; remove the others, or all unless `keep`."""
     whole = {}
     for checkpoint in folder.glob("checkpoint-*"):
         if keep:
             with suppress(OSError, ValueError):
-                read_json(checkpoint / "trainer_state.json")  # which is written last
+                read_json(checkpoint / "trainer_state.json")  # the file that is written last
                 whole[int(checkpoint.name.rpartition("-")[2])] = str(checkpoint)
                 continue
         shutil.rmtree(checkpoint, ignore_errors=True)
@@ -363,7 +372,7 @@ def _last_whole(folder: Path, *, keep: bool) -> str | None:
 
 
 def _optimiser(module: nn.Module, arguments: Any, config: DTConfig) -> torch.optim.Optimizer:
-    """AdamW that decays matrices only; critics have a learning rate of their own."""
+    """Return an AdamW that decays only matrices; critics have their own learning rate."""
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, parameter in module.named_parameters():
         if parameter.requires_grad:
@@ -382,8 +391,8 @@ def _optimiser(module: nn.Module, arguments: Any, config: DTConfig) -> torch.opt
 class Hooks(TrainerCallback):
     """Reports metrics and checkpoints, and clips and updates the critics beside the policy.
 
-    `metrics` are those of the last report. `on_progress` gets the number of updates and them;
-    `on_save` is called in the first process alone.
+    `metrics` are those of the last report. `on_progress` gets the number of updates and these
+    metrics. `on_save` is called only in the first process.
     """
 
     def __init__(
@@ -400,7 +409,7 @@ class Hooks(TrainerCallback):
         self._on_save = on_save
 
     def on_log(self, _args: Any, state: Any, _control: Any, logs: Any = None, **_: Any) -> None:
-        """Metrics of the latest updates; the summary at the end has none."""
+        """Report metrics of the latest updates; the summary at the end has none."""
         if logs and "loss" in logs:
             require_converged("the agent's weights", self._module.parameters())
             logged = {name: logs[name] for name in ("loss", "grad_norm") if name in logs}
@@ -409,7 +418,7 @@ class Hooks(TrainerCallback):
                 self._on_progress(state.global_step, dict(self.metrics))
 
     def on_pre_optimizer_step(self, _args: Any, _state: Any, _control: Any, **_: Any) -> None:
-        """Scale gradients of critics and of the rest by their own norms."""
+        """Clip the gradients of critics and of the rest, each by its own norm."""
         if self._module.critics is not None:
             parts: tuple[list[nn.Parameter], list[nn.Parameter]] = ([], [])
             for name, parameter in self._module.named_parameters():
@@ -418,12 +427,12 @@ class Hooks(TrainerCallback):
                 nn.utils.clip_grad_norm_(part, self._norm)
 
     def on_save(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
-        """A checkpoint is written."""
+        """Report that a checkpoint was written."""
         if state.is_world_process_zero:
             self._on_save()
 
     def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> None:
-        """An update is done; the last one is reported whatever its number."""
+        """Move the critics after an update, and have the last update reported."""
         control.should_log |= state.global_step == state.max_steps
         if self._module.critics is not None:
             self._module.critics.update(state.global_step / state.max_steps)
@@ -431,9 +440,9 @@ class Hooks(TrainerCallback):
 
 @contextmanager
 def _own_randomness() -> Iterator[None]:
-    """Restore the global random states, which `Trainer` seeds."""
+    """Restore the global random states after the block, since `Trainer` seeds them."""
     ours = random.getstate()
-    theirs = np.random.get_state()  # noqa: NPY002 - it is the old generator that is seeded
+    theirs = np.random.get_state()  # noqa: NPY002 - `Trainer` seeds the old generator
     try:
         with torch.random.fork_rng():
             yield

@@ -1,4 +1,4 @@
-"""The parameters of a Decision Transformer, with the settings and statistics they belong to."""
+"""The parameters of a Decision Transformer, with their settings and statistics."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,8 +30,8 @@ ARRAYS: Final = ("mean", "deviation")  # statistics that are saved as tensors
 class LearnedTransformer:
     """Parameters of a Decision Transformer and the settings that belong to them.
 
-    Settings in a damaged file could ask for more memory than any machine has, so they are compared
-    with the parameters before anything is built.
+    Settings in a damaged file could ask for more memory than any machine has. They are therefore
+    compared with the parameters before anything is built.
 
     Attributes:
         observation_space: a Box of floats, a Dict of these, or pictures.
@@ -39,14 +39,14 @@ class LearnedTransformer:
         parameters: tensors by Hugging Face's names; those of the pixel encoder and the critics
             begin with `pixel_encoder.` and `critics.`.
         shape: shape of the transformer.
-        statistics: statistics and limits by which inputs are made.
+        statistics: statistics and limits from which inputs are made.
         hub: config of Hugging Face's model.
         pixel_encoder: shape of the pixel encoder; ignored if states are numbers.
         regulariser: settings of the critics, or None if there are none.
 
     Raises:
-        ConfigError: settings that do not belong to these parameters.
-        SpaceError: other spaces.
+        ConfigError: the settings do not belong to these parameters.
+        SpaceError: a space is of another kind.
     """
 
     observation_space: spaces.Space[Any]
@@ -77,7 +77,7 @@ class LearnedTransformer:
             least_numbers["pixel_encoder"] = encoder.network().least_numbers(
                 self.observation_space, self.action_space
             )
-        if self.regulariser is not None:  # two, and their targets
+        if self.regulariser is not None:  # two critics and their targets
             least_numbers["critics"] = 4 * dense((states + actions, *self.regulariser.hidden, 1))
         for part, numbers in least_numbers.items():
             saved = sum(tensor.numel() for tensor in self._part(part).values())
@@ -88,23 +88,23 @@ class LearnedTransformer:
 
     @property
     def sees_pictures(self) -> bool:
-        """Whether observations are pictures, which the pixel encoder turns into states."""
+        """Whether observations are pictures, from which the pixel encoder makes states."""
         return are_pictures(self.observation_space)
 
     @property
     def state_size(self) -> int:
-        """`O`, numbers of a state."""
+        """`O`, how many numbers a state has."""
         if self.sees_pictures:
             return self.pixel_encoder.size
         return observation_size(self.observation_space)
 
     @property
     def algorithm(self) -> str:
-        """The name of the algorithm: "DTR" with critics, else "DecisionTransformer"."""
+        """The name of the algorithm: "DTR" with critics, otherwise "DecisionTransformer"."""
         return "DecisionTransformer" if self.regulariser is None else "DTR"
 
     def build_pixel_encoder(self) -> PixelEncoder | None:
-        """Return the encoder of pictures, frozen; None if states are numbers."""
+        """Return the pixel encoder, frozen; None if states are numbers."""
         if not self.sees_pictures:
             return None
         generator = torch.Generator()
@@ -126,7 +126,7 @@ class LearnedTransformer:
         module.eval().requires_grad_(False)
 
     def _part(self, part: str) -> dict[str, Tensor]:
-        """Return the parameters of the pixel encoder or critics, by names within that network."""
+        """Return the parameters of the pixel encoder or critics, by their names in that network."""
         start = f"{part}."
         return {
             name.removeprefix(start): tensor
@@ -142,7 +142,7 @@ def _transformer_shapes(
     states: int,
     actions: int,
 ) -> dict[str, tuple[int, ...]]:
-    """Return the shapes that all parameters must have, by the sizes of three saved ones."""
+    """Return the shapes that all parameters must have, from the sizes of three saved ones."""
     matrices = ("encoder.h.0.mlp.c_fc.weight", "encoder.wpe.weight", "embed_timestep.weight")
     for name in matrices:
         matrix = saved_shapes.get(name, ())
@@ -156,7 +156,8 @@ def _transformer_shapes(
     ):
         if setting > limit:
             raise ConfigError(
-                f"{name}: expected at most {limit:,}, as its parameters have, got {setting:,}."
+                f"{name}: expected at most {limit:,}, the number in its parameters, got "
+                f"{setting:,}."
             )
     if width % shape.heads != 0:
         raise ConfigError(f"heads: expected a divisor of {width}, got {shape.heads}.")
@@ -174,7 +175,7 @@ def _transformer_shapes(
 def _layers(
     count: int, *, width: int, inner: int, states: int, actions: int
 ) -> dict[str, tuple[int, ...]]:
-    """Return the weight shapes of layers that have a bias, for a transformer of `count` blocks."""
+    """Return the weight shapes of layers with a bias, for a transformer of `count` blocks."""
     layers: dict[str, tuple[int, ...]] = {
         "embed_return": (width, 1),
         "embed_state": (width, states),

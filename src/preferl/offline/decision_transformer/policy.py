@@ -37,7 +37,7 @@ from preferl.registry import ENGINES
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray
 
 KIND: Final = "decision-transformer"
-HUB_WEIGHTS = "model.safetensors"  # as `from_pretrained` finds them
+HUB_WEIGHTS = "model.safetensors"  # the name that `from_pretrained` looks for
 HUB_CONFIG = "config.json"
 
 
@@ -46,7 +46,7 @@ class Context:
     """The last `H` steps of `V` environments, as a Decision Transformer sees them.
 
     `predict` returns it as its state: pass it on unchanged. Each of `C` candidate targets has its
-    own returns-to-go, divided by the scale. A step is real once its episode has begun.
+    own returns-to-go, divided by the scale. A step is real if its episode has begun.
     """
 
     def __init__(
@@ -63,13 +63,15 @@ class Context:
         self.returns_to_go = np.zeros((count, len(targets), steps), np.float32)
         self.timesteps: IntArray = np.zeros(shape, np.int64)
         self.real: BoolArray = np.zeros(shape, bool)
-        self.rewards: FloatArray | None = None  # `[V]` of the last actions, once known
-        self.history: History | None = None  # of a learned reward with memory
+        # `[V]` of the last actions; None until they are known
+        self.rewards: FloatArray | None = None
+        self.history: History | None = None  # of a learned reward that looks back
 
     def append(self, states: Array, starts: BoolArray | None, decrement: Decrement) -> None:
-        """Append a step with normalised states `[V, *state]`, whose action is not known yet.
+        """Append a step with normalised states `[V, *state]`. Its action is not known yet.
 
-        Episodes begin where `starts` `[V]` is true, and at the first step in all environments.
+        Episodes begin where `starts` `[V]` is true. At the first step, they begin in all
+        environments.
         """
         if len(states) != len(self.states) or (starts is not None and len(starts) != len(states)):
             raise SpaceError(f"observations: expected {len(self.states)} rows, got {len(states)}.")
@@ -102,7 +104,7 @@ class Context:
         if self.rewards is None:
             raise ConfigError(
                 "reward of the last actions: expected policy.earned(state, rewards) before the "
-                "next predict, got nothing. Call it, or lower the target return evenly: "
+                "next predict, but it was not called. Call it, or lower the target return evenly: "
                 'decrement="even".'
             )
         received = self.rewards[:, None] / self._statistics.scale
@@ -114,15 +116,15 @@ class Context:
 class DecisionTransformerPolicy:
     """A policy with the `predict` of stable-baselines3; its state is a `Context` of its last steps.
 
-    It lowers its target return by the rewards it receives: those of a learned reward, if its
-    returns were made of one (`with_reward`), otherwise those that `earned` passes on, as
-    `evaluate_policy` does. Where it lowers the target evenly, it needs no rewards.
+    It lowers its target return by the rewards it receives. If its returns were made with a learned
+    reward (`with_reward`), these are the learned rewards. Otherwise they are the rewards passed to
+    `earned`, as `evaluate_policy` does. If it lowers the target evenly, it needs no rewards.
 
     Args:
-        learned: parameters and what belongs to them.
-        decrement: how the target goes down.
+        learned: the parameters, and what belongs to them.
+        decrement: how the target return is lowered.
         target: target return.
-        seed: of actions that are drawn.
+        seed: seed of drawn actions.
     """
 
     def __init__(
@@ -147,15 +149,15 @@ class DecisionTransformerPolicy:
         self._rng = np.random.default_rng(seed)
 
     def with_target(self, target: float | str) -> Self:
-        """The same policy with another target return: a number, or a quantile such as `"q0.9"`."""
+        """Return this policy with another target return: a number, or a quantile like `"q0.9"`."""
         other = copy(self)
         other.target = self.statistics.target_return(target)
         return other
 
     def with_reward(self, reward: AnyReward | None) -> Self:
-        """Return the same policy with a learned reward for the environment's; None removes it.
+        """Return this policy with a learned reward instead of the environment's; None removes it.
 
-        Pass the reward that the returns of its training data were computed with: a
+        Pass the reward with which the returns of its training data were computed: a
         `RewardFunction`, or a plain function of observations and actions.
         """
         other = copy(self)
@@ -169,18 +171,18 @@ class DecisionTransformerPolicy:
         episode_start: Any = None,
         deterministic: bool = True,
     ) -> tuple[Array, Any]:
-        """`[V, *obs]` observations, or a single one, to actions within the action space.
+        """Map observations `[V, *obs]`, or a single one, to actions within the action space.
 
         Args:
-            observation: as the environment gives it.
-            state: what the previous call returned, changed in place; None at the first call.
-            episode_start: `[V]` which environments have begun a new episode.
-            deterministic: the likeliest of discrete actions, rather than one drawn; continuous
-                ones are the same either way.
+            observation: the environment's own observation.
+            state: what the last call returned; it is changed in place. None at the first call.
+            episode_start: `[V]` true for environments that have begun a new episode.
+            deterministic: whether discrete actions are the likeliest instead of drawn; continuous
+                actions are the same in both cases.
 
         Raises:
-            SpaceError: observations of another shape or number.
-            ConfigError: the rewards of the last actions are needed and unknown.
+            SpaceError: observations have another shape or number.
+            ConfigError: the rewards of the last actions are needed, but are not known.
         """
         single, batch = batched(observation, self.observation_space)
         states = self._states(batch)
@@ -188,12 +190,12 @@ class DecisionTransformerPolicy:
         if context is None:
             regulariser = self.learned.regulariser
             candidates = (1.0,) if regulariser is None else regulariser.candidates
-            # Twice a negative return is a lower one, so candidates add a share of its size.
+            # Twice a negative return is a lower return, so candidates add a share of its size.
             targets = self.target + (np.array(candidates) - 1) * abs(self.target)  # [C]
             context = Context(self.statistics, states, action_size(self.action_space), targets)
         context.append(states, episode_start, self.decrement)
         actions = self._to_space(self._features(context, deterministic))
-        # The context keeps the actions as they are after clipping to a bounded space.
+        # The context keeps actions after they were clipped to a bounded space.
         context.actions[:, -1] = action_features(actions, self.action_space)
         if self.reward is not None:
             if context.history is None:
@@ -202,7 +204,10 @@ class DecisionTransformerPolicy:
         return (actions[0] if single else actions), context
 
     def earned(self, state: Any, rewards: FloatArray) -> None:
-        """Pass on the rewards `[V]` of the last actions; a learned reward replaces them."""
+        """Pass on the rewards `[V]` of the last actions.
+
+        If there is a learned reward, it replaces them.
+        """
         if self.reward is None:
             state.rewards = np.asarray(rewards, np.float64).reshape(-1)
 
@@ -222,18 +227,18 @@ class DecisionTransformerPolicy:
         """Push all that `save` writes, and a model card, to Hugging Face's hub in one commit.
 
         `load("hub:OWNER/NAME")` and `DecisionTransformerModel.from_pretrained` read it there. The
-        address of the hub is that of huggingface_hub, which `HF_ENDPOINT` sets.
+        address of the hub is that of huggingface_hub; `HF_ENDPOINT` sets it.
 
         Args:
-            name: of the repository, `OWNER/NAME`; it is made if absent.
+            name: name of the repository, `OWNER/NAME`; it is made if absent.
             env: id of the environment, for the card.
-            report: episodes of this policy in that environment, for the card's scores.
+            report: report on episodes of this policy in that environment, for the card's scores.
             data: description of the training data, for the card.
             licence: identifier such as `"mit"`, for the card.
-            private: whether a new repository is; None is the owner's default.
-            token: access token that may write there; None takes the one of `hf auth login`.
+            private: whether a new repository is private; None takes the owner's default.
+            token: access token with write permission; None takes the one of `hf auth login`.
             revision: branch to write to.
-            message: of the commit.
+            message: message of the commit.
 
         Returns:
             The address of the repository.
@@ -275,8 +280,8 @@ class DecisionTransformerPolicy:
     def save(self, path: Path | str) -> None:
         """Write the policy as a folder, all or nothing; a learned reward is not written.
 
-        A policy that was there is replaced. `DecisionTransformerModel.from_pretrained` reads the
-        parameters from there, too.
+        An older policy there is replaced. `DecisionTransformerModel.from_pretrained` can also read
+        the parameters from this folder.
 
         Raises:
             StorageError: the folder cannot be written to, or holds something else.
@@ -308,12 +313,12 @@ class DecisionTransformerPolicy:
     def load(cls, path: Path | str, *, seed: int = 0) -> Self:
         """Read exactly the policy that `save` wrote, or that was pushed as `hub:OWNER/NAME`.
 
-        `hub:OWNER/NAME@REVISION` is a branch, tag or commit of Hugging Face's hub. Actions that
-        are drawn at random depend on `seed`.
+        `hub:OWNER/NAME@REVISION` is a branch, tag or commit of Hugging Face's hub. Actions that are
+        drawn depend on `seed`.
 
         Raises:
-            CheckpointError: no such folder, a damaged one, or one of another format.
-            MissingExtraError: it is on the hub, and huggingface_hub is not installed.
+            CheckpointError: the folder is missing, damaged, or of another format.
+            MissingExtraError: the policy is on the hub, and huggingface_hub is not installed.
         """
         path = local_folder(path)
         settings, spaces_of, beside = POLICY.load(path)
@@ -345,7 +350,7 @@ class DecisionTransformerPolicy:
 
     @torch.inference_mode()
     def _features(self, context: Context, deterministic: bool) -> FloatArray:
-        """`[V, A]` features of the actions at the last step."""
+        """Return the features `[V, A]` of the actions at the last step."""
         learned = self.learned
         candidates = context.returns_to_go.shape[1]
 
@@ -377,14 +382,14 @@ class DecisionTransformerPolicy:
         return np.asarray(predicted.numpy())
 
     def _to_space(self, features: FloatArray) -> Array:
-        """`[V, A]` to `[V, *act]` actions of the space."""
+        """Map features `[V, A]` to actions `[V, *act]` of the space."""
         space = self.action_space
         if isinstance(space, spaces.Discrete):
             return np.asarray(features.argmax(-1) + int(space.start), space.dtype)
         return within(ActionScale.of(space).outward(torch.from_numpy(features)).numpy(), space)
 
     def _states(self, batch: Any) -> Array:
-        """`[V, *state]`: pictures as they are, numbers flat and normalised."""
+        """Return states `[V, *state]`: pictures unchanged, numbers flat and normalised."""
         statistics = self.statistics
         pictures = self._pixels is not None
         states = np.asarray(batch) if pictures else flat_observations(batch, np.float64)
@@ -397,7 +402,7 @@ class DecisionTransformerPolicy:
 
 
 def load_offline_policy(path: Path, *, seed: int = 0) -> OfflinePolicy | DecisionTransformerPolicy:
-    """Read a policy of an offline run by the kind that its folder names."""
+    """Read a policy of an offline run; its folder names its kind."""
     with POLICY.reading(path):
         kind = read_object(path / POLICY.config).get("kind")
     policy = DecisionTransformerPolicy if kind == KIND else OfflinePolicy

@@ -1,4 +1,4 @@
-"""Decision Transformers of others, from Hugging Face's hub or a folder."""
+"""Other people's Decision Transformers, from Hugging Face's hub or a folder."""
 
 import math
 import sys
@@ -22,7 +22,7 @@ from preferl.offline.transitions import observation_size
 from preferl.reading import Expansion
 from preferl.shapes import FloatArray
 
-FIXED: Final = {  # settings of Hugging Face's config that our forward pass cannot vary
+FIXED: Final = {  # settings of Hugging Face's config that this forward pass cannot vary
     "activation_function": "relu",
     "layer_norm_epsilon": 1e-5,
     "scale_attn_weights": True,
@@ -44,29 +44,30 @@ def load_decision_transformer(
     discount: float = 1.0,
     decrement: Decrement = "received",
 ) -> DecisionTransformerPolicy:
-    """Load a Decision Transformer of somebody else, from `config.json` and its parameters alone.
+    """Load somebody else's Decision Transformer, from `config.json` and its parameters only.
 
-    The rest, such as the mean and deviation of states, is on its card. Those that preferl pushed
-    need none of this: `DecisionTransformerPolicy.load("hub:...")`.
+    All other numbers, such as the mean and deviation of states, are on its card. Policies that
+    preferl pushed need none of this: `DecisionTransformerPolicy.load("hub:...")`.
 
     Args:
         source: a folder, or `hub:OWNER/NAME` (`hub:OWNER/NAME@REVISION`).
         observation_space: a Box of floats, or a Dict of these.
-        action_space: a Box from -1 to 1, or without bounds: actions are as the model makes them.
-        mean: `[O]` that was subtracted from states.
-        deviation: `[O]` that states were divided by.
-        target: target return; recorded ones are not known, so no quantile.
-        scale: that returns were divided by; 1000 in the tutorial.
+        action_space: a Box from -1 to 1, or without bounds, since actions are the model's outputs.
+        mean: `[O]` mean that was subtracted from states.
+        deviation: `[O]` standard deviation by which states were divided.
+        target: target return as a number. Quantiles need recorded returns, which are not known
+            here.
+        scale: number by which returns were divided; 1000 in the tutorial.
         context: `H`, steps of history; 20 in the tutorial.
-        discount: of returns, in (0, 1].
-        decrement: how the target goes down.
+        discount: discount of returns, in (0, 1].
+        decrement: how the target return is lowered.
 
     Raises:
-        CheckpointError: no such model, parameters that are missing or not finite, or a config of
-            another kind of transformer.
-        ConfigError: a setting out of range.
+        CheckpointError: there is no such model, parameters are missing or not finite, or the config
+            is of another kind of transformer.
+        ConfigError: a setting is out of range.
         MissingExtraError: transformers is not installed.
-        SpaceError: spaces or statistics of other sizes than the model's.
+        SpaceError: spaces or statistics have other sizes than the model's.
     """
     config, parameters = _read(local_folder(source))
     size = observation_size(observation_space)
@@ -94,7 +95,7 @@ def load_decision_transformer(
 
 
 def _read(folder: Path) -> tuple[Any, dict[str, torch.Tensor]]:
-    """Hugging Face's config and all parameters of its model."""
+    """Return Hugging Face's config and all parameters of its model."""
     transformers = require("transformers", extra="hub")
     expected = "config.json with model.safetensors or pytorch_model.bin, all whole"
     fix = "Check the name, and fetch it again."
@@ -105,11 +106,11 @@ def _read(folder: Path) -> tuple[Any, dict[str, torch.Tensor]]:
             folder, local_files_only=True
         )
         for file in folder.glob("*.bin"):
-            if is_zipfile(file):  # whose parts torch unpacks, though it packs none
+            if is_zipfile(file):  # torch unpacks the parts of a zip, although nothing is packed
                 with ZipFile(file) as archive:
                     Expansion.of(file).add(sum(part.file_size for part in archive.infolist()))
         weights = (*folder.glob("*.safetensors"), *folder.glob("*.bin"))
-        numbers = sum(file.stat().st_size for file in weights)  # a number has a byte at least
+        numbers = sum(file.stat().st_size for file in weights)  # a number takes at least a byte
         with bounded_network(numbers):
             model, report = transformers.DecisionTransformerModel.from_pretrained(
                 folder, local_files_only=True, output_loading_info=True, dtype=torch.float32
@@ -138,6 +139,6 @@ def _require_spaces(config: Any, size: int, space: spaces.Space[Any]) -> None:
     if bounded and not ((space.low == -1) & (space.high == 1)).all():
         raise SpaceError(
             f"actions: expected a Box from -1 to 1, or without bounds, got {space}. Such models "
-            "act in the numbers that were recorded: pass a Box from -1 to 1, or one without bounds "
-            "where actions are larger."
+            "act in the recorded numbers: pass a Box from -1 to 1, or one without bounds if "
+            "actions are larger."
         )

@@ -1,7 +1,7 @@
 """Windows of recorded steps, with returns-to-go, for a Decision Transformer (Chen et al. 2021).
 
-All that depends only on the data is computed once, for all steps; a minibatch is then one gather
-per array.
+Numbers that depend only on the data are computed once, for all steps. A minibatch is then one
+gather per array.
 """
 
 import math
@@ -24,17 +24,17 @@ from preferl.offline.learner_configs import parsed_target
 from preferl.offline.transitions import ActionScale, flat_observations
 from preferl.shapes import Array, BoolArray, FloatArray, IntArray
 
-PADDED_ACTION: Final = -10.0  # action of padding, as in the reference; outside of every box
-MOST_STEPS: Final = 2**53  # floats count steps exactly up to here
-QUANTILES: Final = 101  # of recorded returns: each hundredth
-DRAWN: Final = 65_536  # samples per generator; a sample is found by its block and place in it
+PADDED_ACTION: Final = -10.0  # action of padding, as in the reference; outside every box
+MOST_STEPS: Final = 2**53  # floats count steps exactly up to this number
+QUANTILES: Final = 101  # number of quantiles of recorded returns: one per hundredth
+DRAWN: Final = 65_536  # samples per generator; a sample is found by its block and its place in it
 
 
 def returns_to_go(rewards: FloatArray, lengths: IntArray, discount: float = 1.0) -> FloatArray:
     """Sum rewards `[T]` from each step to the end of its episode, `[T]` in double precision.
 
-    All `[K]` episodes are summed at once: sums of 1, 2, 4, ... steps are added up, so that the
-    number of passes over the data is the number of bits of the longest episode's length.
+    All `[K]` episodes are summed at once. Sums of 1, 2, 4, ... steps are added up, so the number of
+    passes over the data is the number of bits in the longest episode's length.
 
     >>> returns_to_go(np.array([1.0, 2, 3, 4, 5]), np.array([3, 2]), 0.5).tolist()
     [2.75, 3.5, 3.0, 6.5, 5.0]
@@ -54,11 +54,14 @@ def returns_to_go(rewards: FloatArray, lengths: IntArray, discount: float = 1.0)
 @final
 @dataclass(frozen=True, eq=False)
 class InputStatistics:
-    """Statistics and limits by which a policy's inputs were made; without them it acts wrongly."""
+    """Statistics and limits from which a policy's inputs are made.
+
+    With other ones it acts wrongly.
+    """
 
     context: int  # `H`, steps of history of a policy
     horizon: int  # number of timesteps that have an embedding
-    discount: float  # of returns, in (0, 1]
+    discount: float  # discount of returns, in (0, 1]
     scale: float  # divides returns
     longest: int  # steps of the longest recorded episode
     quantiles: tuple[float, ...]  # ascending recorded returns at each hundredth; empty if unknown
@@ -74,7 +77,7 @@ class InputStatistics:
             require_in("recorded returns", abs(recorded), 0, sys.float_info.max)
 
     def target_return(self, target: float | str) -> float:
-        """Return a number as it is, and for `"q0.9"` that quantile of the recorded returns."""
+        """Return a number unchanged; for `"q0.9"`, return that quantile of the recorded returns."""
         number, is_quantile = parsed_target(target)
         if not is_quantile:
             return number
@@ -90,19 +93,19 @@ class InputStatistics:
 @final
 @dataclass(frozen=True, eq=False)
 class Sequences:
-    """Recorded steps end to end, ready to be gathered; the last row of `T + 1` is the padding.
+    """Recorded steps end to end, ready to be gathered. The last of `T + 1` rows is the padding.
 
     Attributes:
         states: `[T + 1, O]` float32, normalised; or `[T + 1, *obs]` bytes of pictures, which stay
             on disk if they are there.
-        actions: `[T + 1, A]` float32, in [-1, 1] where they are bounded, one-hot where discrete.
+        actions: `[T + 1, A]` float32: in [-1, 1] if they are bounded, one-hot if they are discrete.
         rewards: `[T + 1, 1]` float32.
         returns_to_go: `[T + 1, 1]` float32, divided by `scale`.
         timesteps: `[T + 1]` steps since the episode began, at most `horizon - 1`.
-        left: `[T]` steps to the episode's end, this one included.
+        left: `[T]` steps to the episode's end, including this one.
         terminated: `[T + 1]` whether an episode terminated there.
         returns: `[K]` discounted returns of the episodes.
-        statistics: how the inputs were made; `[1]` zeros and ones for pictures.
+        statistics: statistics from which inputs are made; zeros and ones `[1]` for pictures.
     """
 
     states: Array
@@ -132,15 +135,15 @@ class Sequences:
         Args:
             episodes: observations are numbers (dictionaries are concatenated), or pictures.
             action_space: a Box of floats, or Discrete.
-            rewards: `[T]`; those of the episodes if None.
+            rewards: `[T]`; None takes those of the episodes.
             context: `H`, steps of history that policies see.
             discount: discount of returns, in [0, 1].
-            scale: number that divides returns; None takes the largest return-to-go, so that all
-                lie in [-1, 1]. The paper takes 1000 for locomotion.
-            horizon: number of timesteps that have an embedding; later steps get the last one.
+            scale: number that divides returns; None takes the largest return-to-go, so that all are
+                in [-1, 1]. The paper uses 1000 for locomotion.
+            horizon: number of timesteps with their own embedding; later steps get the last one.
 
         Raises:
-            DataError: there are no steps, or rewards of another length or not finite.
+            DataError: there are no steps, or rewards have another length or are not finite.
             SpaceError: actions are of another space.
             ConfigError: a setting is out of range.
         """
@@ -181,12 +184,13 @@ class Sequences:
 class SequenceCollator:
     """A data collator for Hugging Face's `Trainer`, which draws minibatches of windows.
 
-    Windows begin at a step drawn uniformly. The beginning of sample `n` depends only on the seed
-    and `n`, so that a run that is resumed, or split among processes, draws the same windows.
+    Windows begin at a step that is drawn uniformly. The beginning of sample `n` depends only on the
+    seed and `n`. A run that is resumed, or split among processes, therefore draws the same windows.
 
     Args:
-        sequences: the steps of which windows are made.
-        context: `H`, steps of a window. A window beyond the episode's end is padded on the left.
+        sequences: the steps from which windows are cut.
+        context: `H`, steps of a window. Windows are padded on the left if the episode's end is
+            nearer.
         seed: seed of the draws.
 
     >>> from preferl.testing import make_episodes
@@ -217,7 +221,7 @@ class SequenceCollator:
         return self.at(first)
 
     def at(self, first: IntArray) -> dict[str, Tensor]:
-        """Return the windows that begin with these steps, `[B]` rows of all episodes."""
+        """Return the windows that begin at these steps `[B]`, which are rows of all episodes."""
         data = self.sequences
         place = np.arange(self.context)
         pad = np.maximum(self.context - data.left[first], 0)[:, None]
@@ -231,7 +235,7 @@ class SequenceCollator:
 
 
 def action_size(space: spaces.Space[Any]) -> int:
-    """Return `A`, how many numbers encode an action: for discrete ones, the number of choices."""
+    """Return `A`, how many numbers encode an action; for Discrete, the number of choices."""
     match space:
         case spaces.Discrete():
             return int(space.n)
@@ -245,8 +249,8 @@ def action_size(space: spaces.Space[Any]) -> int:
 def action_features(actions: Array, space: spaces.Space[Any]) -> FloatArray:
     """Encode actions `[..., *act]` as `[..., A]` float32: one-hot, or scaled from a Box to [-1, 1].
 
-    Recorded actions beyond a Box are clipped, as the environment clipped them, since a policy never
-    acts beyond it.
+    Recorded actions outside a Box are clipped, as the environment clipped them. A policy never acts
+    outside the Box.
 
     >>> action_features(np.array([2, 1]), spaces.Discrete(2, start=1)).tolist()
     [[0.0, 1.0], [1.0, 0.0]]

@@ -1,10 +1,11 @@
 """The forward pass of a Decision Transformer, over the parameters of Hugging Face's model.
 
 Chen et al. 2021, "Decision Transformer: Reinforcement Learning via Sequence Modeling". This engine
-of `preferl.registry.ENGINES` computes the actions of `transformers`' `DecisionTransformerModel` up
-to rounding, in a third of the time. It leaves out what no predicted action depends on: the heads
-for states and returns, a window's last action, and in the last layer all tokens but those that
-actions are read from. Without this engine, `hugging_face` calls the model's own `forward`.
+of `preferl.registry.ENGINES` computes the same actions as `transformers`'
+`DecisionTransformerModel`, up to rounding, in a third of the time. It leaves out what no predicted
+action depends on: the heads for states and returns, a window's last action, and, in the last layer,
+all tokens except those from which actions are read. Without this engine, `hugging_face` calls the
+model's own `forward`.
 """
 
 import math
@@ -31,7 +32,7 @@ def predict_actions(
     """Predict the action, or its logits, at each step of windows of a `SequenceCollator`.
 
     The batch has `states` `[B, H, O]`, `actions` `[B, H, A]`, `returns_to_go` `[B, H, 1]`,
-    `timesteps` and `attention_mask` `[B, H]`; the last of the `actions` is ignored. Returns
+    `timesteps` and `attention_mask` `[B, H]`. The last of the `actions` is ignored. The result is
     `[B, H, A]`, or with `last` only the action of the last step, `[B, 1, A]`.
     """
     queried = slice(3 * batch["states"].shape[1] - 2, None) if last else slice(1, None, 3)
@@ -42,7 +43,7 @@ def predict_actions(
         for name, key in (("return", "returns_to_go"), ("state", "states"), ("action", "actions"))
     ]
     tokens = torch.stack(parts, dim=2).flatten(1, 2)  # [B, 3 H, D]
-    # GPT-2's position embedding is that of position 0 for all tokens: time is embedded above.
+    # The position embedding of GPT-2 is that of position 0 for all tokens: time is embedded above.
     tokens = (_norm(p, "embed_ln", tokens) + p["encoder.wpe.weight"][0])[:, :-1]
     x = drop(tokens, dropout)
     visible = _visible(batch["attention_mask"], tokens.shape[1])
@@ -68,7 +69,7 @@ def _visible(real: Tensor, tokens: int) -> Tensor:
 def _block(
     p: Parameters, name: str, x: Tensor, visible: Tensor, heads: int, share: float, queried: slice
 ) -> Tensor:
-    """One layer: attention and a perceptron, each with a residual, for the `queried` tokens."""
+    """Compute a layer for the `queried` tokens: attention and a perceptron, with residuals."""
     mixed = _attend(p, f"{name}.attn", _norm(p, f"{name}.ln_1", x), visible, heads, share, queried)
     x = x[:, queried] + drop(mixed, share)
     hidden = _conv(p, f"{name}.mlp.c_fc", _norm(p, f"{name}.ln_2", x)).relu()
@@ -92,20 +93,21 @@ def _attend(
 
 
 def _mix(query: Tensor, key: Tensor, value: Tensor, visible: Tensor, share: float) -> Tensor:
-    """Values `[B, heads, M, D]` mixed by attention."""
+    """Return values `[B, heads, M, D]` mixed by attention."""
     if not share:
         return F.scaled_dot_product_attention(query, key, value, visible)
-    # On processors, torch has no fused kernel with dropout. These are the steps that it would
-    # take instead, with faster random numbers.
+    # On CPUs, torch has no fused kernel with dropout. These are the steps that it would take
+    # instead, with faster random numbers.
     scores = (query / math.sqrt(query.shape[-1])) @ key.mT
     weights = scores.masked_fill(~visible, -math.inf).softmax(-1)
     return drop(weights.to(value.dtype), share) @ value
 
 
 def drop(x: Tensor, share: float) -> Tensor:
-    """Dropout in a sixth of the time on processors, where torch draws one double after the other.
+    """Apply dropout in a sixth of torch's time on CPUs, where torch draws one double after another.
 
-    The share of kept values is rounded (`kept_share`); the rest is scaled by the rounded share.
+    The share of kept values is rounded (`kept_share`), and kept values are divided by the rounded
+    share.
     """
     if not share:
         return x
@@ -117,7 +119,7 @@ def _linear(p: Parameters, name: str, x: Tensor) -> Tensor:
 
 
 def _conv(p: Parameters, name: str, x: Tensor) -> Tensor:
-    """A dense layer whose weight is `[in, out]`, as GPT-2 has it."""
+    """Apply a dense layer whose weight is `[in, out]`, as in GPT-2."""
     return _affine(x, p[f"{name}.weight"], p[f"{name}.bias"])
 
 
