@@ -1,1 +1,1 @@
-"""A run of all conditions, from its inputs to its report."""
+"""An offline run of all conditions, from its inputs to its report."""

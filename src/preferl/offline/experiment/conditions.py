@@ -1,4 +1,4 @@
-"""Conditions of an experiment: the learned reward and its controls, their scores and comparison."""
+"""Conditions of an experiment: the learned reward and its controls, their scores, a comparison."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,12 +25,13 @@ ZERO = "zero"
 RANDOM = "random"
 NEGATED = "negated"
 
-ANSWERS = "answers"  # of agents that learn without a reward model, and their controls
+# the condition of agents that learn without a reward model; it has its own controls
+ANSWERS = "answers"
 TRUE_ANSWERS = "true_answers"
 NEGATED_ANSWERS = "negated_answers"
 RANDOM_ANSWERS = "random_answers"
 
-CLONING = "cloning"  # agents that imitate the data, whatever its rewards
+CLONING = "cloning"  # agents that imitate the data, whatever their rewards
 
 LABELS: Final = {
     LEARNED: "learned reward",
@@ -59,7 +60,7 @@ NO_ANSWERS: Final = "No answers were used: the agents learned from the recorded 
 
 
 def main_condition(config: OfflineConfig) -> str:
-    """The condition that a run is about: its agents are evaluated while they learn."""
+    """Return the condition that a run is about. Its agents are evaluated while they learn."""
     if config.uses_true_reward:
         return TRUE
     main = {"rewards": LEARNED, "answers": ANSWERS, "actions": CLONING}
@@ -69,15 +70,17 @@ def main_condition(config: OfflineConfig) -> str:
 @final
 @dataclass(frozen=True, eq=False)
 class Conditions:
-    """The signals that agents learn from side by side, a condition's seeds next to each other.
+    """The signals that agents learn from side by side. The seeds of a condition follow one another.
 
-    It is the reward of each recorded step, scaled for agents, or the preference of each answer.
+    A signal is the reward of each recorded step, scaled for agents, or the preference of each
+    answer.
     """
 
-    names: tuple[str, ...]  # of the `C` conditions
+    names: tuple[str, ...]  # names of the `C` conditions
     seeds: tuple[int, ...]  # `S` of each condition
     signals: FloatArray  # `[C, S, T]` float32, or `[C, S, P]` of answers
-    places: tuple[int, ...] = ()  # of the `C` among all that were built, for the seeds of agents
+    # places of the `C` among all that were built; seeds of agents depend on them
+    places: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.places:
@@ -90,7 +93,7 @@ class Conditions:
 
     @classmethod
     def of(cls, signals: Mapping[str, FloatArray], seeds: Sequence[int]) -> Self:
-        """Conditions by name, of signals `[S, T]`, or `[T]` that are alike for all seeds."""
+        """Make conditions from signals by name: `[S, T]`, or `[T]` if equal for all seeds."""
         shape = (len(seeds), next(iter(signals.values())).shape[-1])
         stacked = np.stack([np.broadcast_to(rows, shape) for rows in signals.values()])
         return cls(tuple(signals), tuple(seeds), stacked.astype(np.float32))
@@ -104,8 +107,9 @@ class Conditions:
     def agent_seeds(self) -> list[int]:
         """`C * S` different seeds; those of the first condition are `seeds`.
 
-        torch draws initial weights from the low 32 bits, which are those of `seeds`. So agents of
-        one seed begin alike in all conditions, though their minibatches differ.
+        torch draws initial weights from the low 32 bits of a seed, and these are those of `seeds`.
+        Agents of one seed therefore begin alike in all conditions, although their minibatches
+        differ.
         """
         return [place * SEED_LIMIT + seed for place in self.places for seed in self.seeds]
 
@@ -115,7 +119,7 @@ class Conditions:
         return self.signals.reshape(-1, self.signals.shape[-1])
 
     def with_controls(self, controls: Sequence[str]) -> Self:
-        """The first condition and those named; their agents are the same as beside all others."""
+        """Return the first condition and those named; their agents do not depend on the others."""
         kept = [k for k, name in enumerate(self.names) if k == 0 or name in controls]
         return replace(
             self,
@@ -126,7 +130,7 @@ class Conditions:
 
 
 def agent_name(condition: str, seed: int) -> str:
-    """The name of an agent in files and tables."""
+    """Return the name of an agent in files and tables."""
     return f"{condition}-{seed}"
 
 
@@ -139,21 +143,22 @@ def build_conditions(
     controls: bool = True,
     scaled: bool = True,
 ) -> Conditions:
-    """Build the rewards of each condition, scaled by the range of returns as the learned ones are.
+    """Build the rewards of each condition, scaled like the learned rewards by the range of returns.
 
-    The learned reward is meaningful where its agents beat those of no reward (`zero`), of a smooth
-    function without meaning (`random`, another one for each seed), and of the opposite
-    (`negated`). The true reward (`true`) is the ceiling; it is left out where the recorded
-    rewards are all the same, as they are where nobody knows them. Without a learned reward the
-    true one takes its place, and the controls are its own.
+    The learned reward is meaningful if its agents beat three controls: those of no reward (`zero`),
+    of a smooth function without meaning (`random`, another one for each seed), and of the opposite
+    (`negated`). The true reward (`true`) is the ceiling. It is left out if all recorded rewards are
+    the same, which means that nobody knows them. Without a learned reward, the true reward takes
+    its place and has the controls.
 
-    Rewards `[T]` are scaled as the task has it, or by the longest episode. A Decision Transformer
-    takes them unscaled: it scales returns itself, and receives the same rewards as it acts. The
-    environment does not give it the opposite of the true reward, which is left out.
+    Rewards `[T]` are scaled as the task says, or else by the longest episode. A Decision
+    Transformer gets unscaled rewards: it scales returns itself, and receives the same rewards while
+    it acts. The environment does not give it the opposite of the true reward, so this control is
+    left out.
 
     Raises:
-        ConfigError: seeds that are not different numbers from 0 on.
-        DataError: another number of learned rewards, or no reward at all.
+        ConfigError: seeds are not different numbers from 0 on.
+        DataError: there is another number of learned rewards, or no reward at all.
     """
     require_seeds(seeds)
     recorded = np.asarray(episodes.rewards)
@@ -186,13 +191,13 @@ def build_answer_conditions(
 ) -> Conditions:
     """Build the answers of each condition, for agents that learn without a reward model.
 
-    The given ones (`answers`) are meaningful where their agents beat those of their opposite
-    (`negated_answers`) and of tossed coins (`random_answers`, others for each seed). Answers to the
-    same queries by the recorded rewards (`true_answers`) are the ceiling, left out where nobody
-    knows them.
+    The given answers (`answers`) are meaningful if their agents beat those of the opposite answers
+    (`negated_answers`) and of tossed coins (`random_answers`, others for each seed). Answers of the
+    recorded rewards to the same queries (`true_answers`) are the ceiling. They are left out if
+    nobody knows the rewards.
 
     Raises:
-        ConfigError: seeds that are not different numbers from 0 on.
+        ConfigError: seeds are not different numbers from 0 on.
     """
     require_seeds(seeds)
     given = comparisons.preference
@@ -209,7 +214,7 @@ def build_answer_conditions(
 
 
 def require_true_rewards(episodes: Episodes) -> None:
-    """Raise `DataError` where the recorded rewards are all the same, so that nobody knows them."""
+    """Raise `DataError` if all recorded rewards are the same, so that nobody knows them."""
     if not (episodes.steps and np.ptp(episodes.rewards) > 0):
         raise DataError(
             "recorded rewards: expected some that differ, got the same at each step. Fit a "
@@ -220,12 +225,15 @@ def require_true_rewards(episodes: Episodes) -> None:
 @final
 @dataclass(frozen=True, eq=False)
 class ConditionScore:
-    """Policies of one condition after their last update; means over episodes, by seed."""
+    """Policies of one condition after their last update.
+
+    Numbers are means over episodes, by seed.
+    """
 
     returns: FloatArray  # `[S]` undiscounted sums of the environment's reward
-    episodes: FloatArray  # `[S * K]` the same of single episodes
+    episodes: FloatArray  # `[S * K]` the same sums of single episodes
     scores: FloatArray | None  # `[S]` on D4RL's scale, 0 random and 100 expert; None without a task
-    success: FloatArray | None  # `[S]` share of episodes, where the environment reports success
+    success: FloatArray | None  # `[S]` share of successes; None if the environment reports none
 
     @classmethod
     def of(cls, reports: Sequence[PolicyReport], task: Task | None) -> Self:
@@ -241,7 +249,7 @@ class ConditionScore:
 
     @property
     def shown(self) -> FloatArray:
-        """`[S]` in `unit`: the task's published scale, else success, else returns."""
+        """`[S]` in `unit`: the task's published scale, otherwise success, otherwise returns."""
         if self.scores is not None:
             return self.scores
         return self.returns if self.success is None else 100 * self.success
@@ -255,14 +263,14 @@ class ConditionScore:
 
     @property
     def estimate(self) -> Estimate:
-        """The score of a run's summary; of a single seed it is of its episodes."""
+        """The score for a run's summary. With a single seed, it is that of the episodes."""
         success = None if self.success is None else float(self.success.mean())
         if self.scores is None and len(self.returns) == 1:
             return Estimate.of_episodes(self.episodes, success)
         return Estimate.of_seeds(self.returns if self.scores is None else self.scores, success)
 
     def to_json(self) -> dict[str, Any]:
-        """Each number by seed, with its mean and, over seeds, deviation (with `S - 1`)."""
+        """Return each number by seed, with its mean and its deviation over seeds (with `S - 1`)."""
 
         def summary(values: FloatArray | None) -> dict[str, Any] | None:
             if values is None:
@@ -280,17 +288,17 @@ class ConditionScore:
 @final
 @dataclass(frozen=True)
 class ControlComparison:
-    """The condition of the learned reward beside the controls.
+    """The condition of the learned reward compared with the controls.
 
-    One beats another where the difference of the means over seeds is larger than its 95 % interval
-    by Welch's t-test. With a single seed the interval is that of the episodes, which does not
-    include how much training varies.
+    One condition beats another if the difference of their means over seeds is larger than its 95 %
+    interval by Welch's t-test. With a single seed, the interval is that of the episodes. It does
+    not include how much training varies.
     """
 
     beaten: tuple[str, ...]  # controls with lower returns
     unclear: tuple[str, ...]  # controls without a significant difference
     lost_to: tuple[str, ...]  # controls with higher returns
-    text: str  # the same in a sentence or two
+    text: str  # the same in words
 
     @property
     def passed(self) -> bool:
@@ -298,18 +306,17 @@ class ControlComparison:
         return bool(self.beaten) and not self.unclear and not self.lost_to
 
     def to_json(self) -> dict[str, Any]:
-        """Its fields, and whether it passed."""
+        """Return the fields, and whether every control was beaten."""
         return asdict(self) | {"passed": self.passed}
 
 
 def compare(
     returns: Mapping[str, FloatArray], episodes: Mapping[str, FloatArray] | None = None
 ) -> ControlComparison | None:
-    """Compare mean returns `[S]` of the learned condition with the others; None without others.
+    """Compare mean returns `[S]` of the learned condition with the others; None if there are none.
 
-    `true` and `true_answers` are ceilings and no controls, but the first takes the place of a
-    learned condition where there is none. Returns of single episodes stand in where there is one
-    seed.
+    `true` and `true_answers` are ceilings and not controls, but `true` takes the place of the
+    learned condition if there is none. With a single seed, returns of single episodes are compared.
 
     >>> comparison = compare({"learned": np.array([9.0, 10, 11]), "zero": np.array([0.0, 1, 2])})
     >>> comparison.passed, comparison.text
@@ -343,11 +350,11 @@ def compare(
 def paired_differences(
     scores: Mapping[str, FloatArray], *, percentages_of: int | None = None
 ) -> dict[str, tuple[float, tuple[float, float]]]:
-    """The learned condition's scores `[S]` less each control's, seed by seed.
+    """Return the learned condition's scores `[S]` minus each control's, seed by seed.
 
-    By control, their mean and its 95 % interval by Student's t; empty with a single seed. For
-    scores that are percentages of so many episodes, one that leaves -100 to 100 is replaced by
-    that of a mean with these bounds.
+    The result has, by control, their mean and its 95 % interval by Student's t. It is empty with a
+    single seed. For scores that are percentages of `episodes` episodes, an interval beyond -100 to
+    100 is replaced by that of a mean with these bounds.
 
     >>> scores = {"learned": np.array([3.0, 5.0]), "zero": np.array([1.0, 3.0])}
     >>> paired_differences(scores)
@@ -370,14 +377,14 @@ def paired_differences(
 
 
 def _ours_and_controls(names: Iterable[str]) -> tuple[str | None, list[str]]:
-    """The condition that a run is about, if any, and those it has to beat."""
+    """Return the condition that a run is about, if any, and the conditions it has to beat."""
     present = list(names)
     ours = next((name for name in (LEARNED, ANSWERS, TRUE) if name in present), None)
     return ours, [n for n in present if n not in (LEARNED, ANSWERS, TRUE, TRUE_ANSWERS)]
 
 
 def _clear_sign(ours: FloatArray, theirs: FloatArray) -> int:
-    """1 if ours are significantly higher, -1 if lower, 0 if neither."""
+    """Return 1 if ours are significantly higher, -1 if they are lower, otherwise 0."""
     if len(ours) < 2 or len(theirs) < 2:
         return 0
     difference = float(ours.mean() - theirs.mean())
@@ -401,8 +408,8 @@ def target_sweep(
 ) -> dict[str, Any]:
     """Compare returns `achieved` `[S, Q]`, by the environment's reward, with `Q` target returns.
 
-    `targets` are these as a person wrote them, `returns` the numbers that they stand for.
-    The rank correlation is of means over seeds, and None where there is none.
+    `targets` are the target returns as a person wrote them, `returns` their numbers. The rank
+    correlation is that of means over seeds, and None if it does not exist.
     """
     correlation = spearman(np.array(returns), achieved.mean(0))
     return {
@@ -414,7 +421,7 @@ def target_sweep(
 
 
 def reward_of_condition(condition: str, seed: int, learned: Reward | None) -> Reward | None:
-    """The reward that a condition's policies go by; None where it is the environment's."""
+    """Return the reward by which a condition's policies act; None for the environment's."""
     if condition == TRUE:
         return None
     return control_rewards(learned or oracle(), seed).get(condition, learned)

@@ -21,62 +21,67 @@ from preferl.offline.learner_configs import (
 from preferl.registry import OFFLINE_LEARNERS
 from preferl.training.reward_presets import RewardSettings, model_names
 
-TRUE_REWARD: Final = "true"  # in place of the run of a fitted one
+TRUE_REWARD: Final = "true"  # instead of the run of a fitted reward
 
 
 @final
 @dataclass(frozen=True)
 class OfflineConfig(RewardSettings, EnvConfig):
-    """Settings of an offline run, and those of the reward that it fits.
+    """Settings of an offline run, and of the reward that it fits.
 
-    Members of a reward are normalised over the data before they are averaged, which DTR measured
-    better than normalising the average.
+    Members of a reward are normalised over the data before they are averaged. DTR found this better
+    than normalising the average.
 
     Attributes:
         demonstrations: file or folder of recorded episodes: a pickle of demonstrations, D4RL or
             robomimic HDF5, `.npz` files, or a folder written by preferl.
-        dataset: id of a Minari data set on this machine, in place of a file.
+        dataset: id of a Minari data set on this machine, instead of a file.
         labels: folder of Uni-RLHF or Preference Transformer labels, to which a reward is fitted.
-        comparisons: folder of comparisons in place of labels: what `preferl data label` or a
-            project's export wrote, or a run of `preferl online run`.
-        reward: run or folder of a fitted reward, in place of fitting one; labels then evaluate it.
-            `"true"` takes the recorded rewards, and no labels. A folder of that name is
+        comparisons: folder of comparisons instead of labels. `preferl data label`, a project's
+            export or a run of `preferl online run` writes it.
+        reward: run or folder of a fitted reward, instead of fitting one; labels then evaluate it.
+            `"true"` takes the recorded rewards, and needs no labels. A folder with that name is
             `"./true"`, or a `Path`.
-        length: steps per labelled segment, where the file names do not have it.
-        crossing: what becomes of pairs with a segment that crosses an episode's end; None takes
-            the choice of the kind of label folder.
-        policy: `"iql"` learns from rewards; `"cpl"` and `"ipl"` from the answers, without a reward
-            model; `"dt"`, a Decision Transformer, which actions led to which returns; `"dtr"` also
-            draws it towards actions of higher value (both take the extra `hub`); `"bc"` only
-            imitates, and needs no reward.
-        target_return: of a Decision Transformer: a number, or a quantile of the returns that the
-            learned reward gives the recorded episodes, such as `q0.95`. None takes that of `dt`.
-        task: row of `preferl.data.TASKS`, for normalising scores and scaling rewards; found by
-            `env` if None.
-        env: the environment that policies are evaluated in, the task's if None: an id, `module:Id`,
-            `module:Class` or `module:function`. In Python also the class or function itself.
+        length: steps per labelled segment, if the file names do not have it.
+        crossing: what happens to pairs with a segment that crosses an episode's end; None takes the
+            default of the kind of label folder.
+        policy: what agents learn. `"iql"` learns from rewards. `"cpl"` and `"ipl"` learn from the
+            answers, without a reward model. `"dt"`, a Decision Transformer, learns which actions
+            led to which returns. `"dtr"` also draws it towards actions of higher value. Both need
+            the extra `hub`. `"bc"` only imitates, and needs no reward.
+        target_return: target return of a Decision Transformer: a number, or a quantile such as
+            `q0.95` of the returns that the learned reward gives the recorded episodes. None takes
+            that of `dt`.
+        task: row of `preferl.data.TASKS`, for normalising scores and scaling rewards; None finds it
+            by `env`.
+        env: the environment in which policies are evaluated; None takes the task's. It is an id,
+            `module:Id`, `module:Class` or `module:function`, and in Python also the class or
+            function itself.
         iql: settings of the agents; None takes those published for the task.
         cpl: settings of contrastive preference learning; None takes the paper's.
         ipl: settings of inverse preference learning; None takes those of `iql` for the task.
         dt: settings of Decision Transformers; None takes the published ones.
-        steps: updates of each agent. None makes 100,000 of IQL and cloning, a tenth of what the
-            papers make and enough for a few thousand recorded steps, and 10,000 of a Decision
-            Transformer (its clones 100,000).
-        episodes: that evaluate each policy after training; 0 trains without an environment.
-        pessimism: deviations over members that the fitted reward subtracts from their mean, at
-            least 0: agents then get less where members disagree.
-        eval_every: updates from one evaluation of the agents of the learned reward (else of clones)
-            to the next, while they learn; None makes some ten in all, 0 none. It selects no policy.
-        eval_episodes: of each agent in such an evaluation. 10 show a trend.
-        controls: whether agents are trained on true, zero, random and negated rewards and by
-            cloning beside the learned one. They cost time; without them the result shows little.
-        only_controls: names of the controls to train, such as `random`; all of them if none is
-            named. An agent is the same whichever others there are, so seeds can be added later to
-            the comparison that is open still.
+        steps: updates of each agent. None makes 100,000 updates of IQL and cloning, which is a
+            tenth of the papers' number and enough for a few thousand recorded steps. It makes
+            10,000 updates of a Decision Transformer, and 100,000 of its clones.
+        episodes: number of episodes that evaluate each policy after training; 0 trains without an
+            environment.
+        pessimism: how many standard deviations over the members the fitted reward subtracts from
+            their mean, at least 0. Agents then get less where members disagree.
+        eval_every: updates between two evaluations of the learned reward's agents (or else of
+            clones) while they learn; None makes about ten in all, 0 none. No policy is selected by
+            them.
+        eval_episodes: episodes of each agent in such an evaluation. 10 show a trend.
+        controls: whether to also train agents on true, zero, random and negated rewards and by
+            cloning. They cost time, but without them the result shows little.
+        only_controls: names of the controls to train, such as `random`; if none is named, all are
+            trained. An agent does not depend on the other agents. Seeds can therefore be added
+            later to a comparison that is still open.
         device: where networks train: "cpu" or "cuda".
 
     Raises:
-        ConfigError: no data, neither labels nor a reward, or a value out of range.
+        ConfigError: there are no data, there is neither a label nor a reward, or a value is out of
+            range.
     """
 
     demonstrations: str | None = None
@@ -113,25 +118,25 @@ class OfflineConfig(RewardSettings, EnvConfig):
         require_one_of("model", self.model, model_names())
         require_fields(self, members=1, budget=1, steps=1, episodes=0)
         require_fields(self, eval_every=0, eval_episodes=1, pessimism=0)
-        if isinstance(self.reward, Path):  # a folder, even one that is called "true"
+        if isinstance(self.reward, Path):  # even a folder that is called "true"
             folder = "./true" if self.reward == Path(TRUE_REWARD) else f"{self.reward}"
             object.__setattr__(self, "reward", folder)
         self._require_signals()
         self._require_target()
         if self.only_controls and not self.controls:
             raise ConfigError(
-                "only_controls: expected controls to choose from, got no controls at all. Leave "
-                "out `--no-controls`."
+                "only_controls: expected controls to choose from, but there are none. Leave out "
+                "`--no-controls`."
             )
         if self.episodes and self.env_id is None:
             raise ConfigError(
                 "env: expected the environment to evaluate policies in, got none, and task "
-                f"{self.task!r} names none. Set `env`, or `episodes` to 0 to train without "
+                f"{self.task!r} names none. Set `env`, or set `episodes` to 0 to train without "
                 "evaluation."
             )
 
     def _require_signals(self) -> None:
-        """Raise `ConfigError` unless the policy has what it learns from, and nothing beside it."""
+        """Raise `ConfigError` unless the policy has what it learns from, and nothing else."""
         answers = self.labels or self.comparisons
         learns_from = self.kind.learns_from
         if self.labels is not None and self.comparisons is not None:
@@ -140,24 +145,24 @@ class OfflineConfig(RewardSettings, EnvConfig):
             )
         if answers is None and self.reward is None and learns_from != "actions":
             raise ConfigError(
-                'a reward: expected labels to fit one to, the run of a fitted one, or "true" '
-                "for the recorded one, got neither labels nor reward. Set `labels`, "
-                "`comparisons` or `reward`; only cloning (policy bc) learns without."
+                'a reward: expected labels to fit one to, the run of a fitted one, or "true" for '
+                "the recorded rewards, got neither labels nor reward. Set `labels`, `comparisons` "
+                "or `reward`. Only cloning (policy bc) needs none of them."
             )
         if learns_from == "answers" and (answers is None or self.reward is not None):
             raise ConfigError(
-                f"policy {self.policy}: expected answers alone: it learns without a reward "
-                f"model, got {'none' if answers is None else 'a reward'}. Give labels or "
-                "comparisons, and no reward."
+                f"policy {self.policy}: expected answers and no reward, since it learns without a "
+                f"reward model, got {'no answers' if answers is None else 'a reward'}. Give labels "
+                "or comparisons, and no reward."
             )
         if self.reward == TRUE_REWARD and answers is not None:
             raise ConfigError(
                 f"labels or comparisons: expected none beside the true reward, got {answers}. "
-                "Leave them out: agents of the true reward learn from no answers."
+                "Leave them out: agents of the true reward do not learn from answers."
             )
 
     def _require_target(self) -> None:
-        """Raise `ConfigError` for a target return of a policy that has none, or for no number."""
+        """Raise `ConfigError` if there is a target return for a policy that has none."""
         if self.target_return is None:
             return
         parsed_target(self.target_return)
@@ -165,55 +170,58 @@ class OfflineConfig(RewardSettings, EnvConfig):
             names = OFFLINE_LEARNERS.names()
             kinds = [name for name in names if OFFLINE_LEARNERS.config(name).has_target]
             raise ConfigError(
-                f"target_return: expected a policy with one, {' or '.join(kinds)}, got "
+                f"target_return: expected a policy with a target return, {' or '.join(kinds)}, got "
                 f"{self.policy}."
             )
 
     @property
     def fitted(self) -> Path | None:
-        """The folder of a reward that was fitted before, if there is one."""
+        """The folder of a reward that was fitted before; None if there is none."""
         if self.reward is None or self.reward == TRUE_REWARD:
             return None
         return Path(self.reward)
 
     @property
     def uses_true_reward(self) -> bool:
-        """Whether agents learn from the recorded rewards, in place of a learned one."""
+        """Whether agents learn from the recorded rewards instead of a learned one."""
         return self.kind.learns_from == "rewards" and self.reward == TRUE_REWARD
 
     @property
     def source(self) -> str:
-        """The place of the episodes, as `load_source` takes it."""
+        """The place of the episodes, in the form that `load_source` takes."""
         return self.demonstrations or f"minari:{self.dataset}"
 
     @property
     def row(self) -> Task | None:
-        """The task's row in the table; None where neither `task` nor `env` has one."""
+        """The task's row in the table; None if neither `task` nor `env` has one."""
         return TASKS.get(self.env_name) if self.task is None else find_task(self.task)
 
     @property
     def env_id(self) -> str | None:
-        """Name of the environment for evaluation; None if that is not known."""
+        """Name of the environment for evaluation; None if it is not known."""
         return self.env_name or (self.row.env if self.row else None)
 
     @property
     def environment(self) -> EnvConfig:
-        """The environment for evaluation, the task's unless `env` names another one."""
+        """The environment for evaluation: the task's, unless `env` names another one."""
         return replace(super().environment, env=self.env or self.env_id)
 
     @property
     def max_steps(self) -> int | None:
-        """Steps of an episode of evaluation; None leaves them to the environment."""
+        """Largest number of steps in an episode of evaluation.
+
+        None leaves it to the environment.
+        """
         return self.row.max_episode_steps if self.row else None
 
     @property
     def kind(self) -> type[LearnerConfig]:
-        """The class of the agents' settings, which says how they take part in a run."""
+        """The class of the agents' settings, which tells how they take part in a run."""
         return OFFLINE_LEARNERS.config(self.policy)
 
     @property
     def settings(self) -> Any:
-        """The settings of the agents that `policy` names."""
+        """The settings of the agents of `policy`."""
         return self.kind.of_run(self)
 
     @property
@@ -230,7 +238,7 @@ class OfflineConfig(RewardSettings, EnvConfig):
 @final
 @dataclass(frozen=True)
 class OfflineRun:
-    """All that determines the result of a run, as its folder keeps it."""
+    """Everything that determines the result of a run; it is kept in the run's folder."""
 
     config: OfflineConfig
     seeds: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""What the stages of an offline run share: its data, its learned reward, its folder."""
+"""What the stages of an offline run share: its data, its learned reward and its folder."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -47,11 +47,11 @@ from preferl.training.scaling import RewardScaler
 
 OnProgress = Callable[[int, int], None]  # done, total
 FIRST_CURVE_EPISODE: Final = 30_000
-"""Added to the seed of a run for episodes while agents learn; final evaluations have others."""
+"""Added to the run's seed for episodes while agents learn; final evaluations use other seeds."""
 
 OnStage = Callable[[str, int, int], None]  # stage, done, total
 OnEvaluation = Callable[[str, Evaluation], None]
-"""Called with a name and an evaluation: of a condition whose agents learn together, or an agent."""
+"""Called with a name and an evaluation: the name of a condition or of a single agent."""
 
 FIT = "fit.json"
 REWARD = "reward"
@@ -61,9 +61,10 @@ RELABELLED = "relabelled"
 @final
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """Episodes, labels and perhaps a reward fitted earlier, checked to match each other.
+    """Episodes, labels and perhaps a reward that was fitted before.
 
-    Spaces are those of the environment, or inferred from the data.
+    They are checked to belong to each other. Spaces are those of the environment, or are inferred
+    from the data.
     """
 
     episodes: Episodes
@@ -75,7 +76,7 @@ class Inputs:
 
     @cached_property
     def description(self) -> dict[str, Any]:
-        """Counts, and an id of the content, which differs for other data."""
+        """Return counts, and an id of the content; other data have another id."""
         episodes = self.episodes
         arrays = (*leaves(episodes.observations), episodes.actions, episodes.rewards)
         return {
@@ -86,13 +87,16 @@ class Inputs:
 
     @property
     def clonable(self) -> bool:
-        """Whether behaviour cloning knows the spaces: states of numbers, continuous actions."""
+        """Whether behaviour cloning can use the spaces: states of numbers, continuous actions."""
         observations: Any = self.episodes.observations
         has_pictures = not isinstance(observations, dict) and observations.dtype.kind != "f"
         return not has_pictures and isinstance(self.action_space, spaces.Box)
 
     def preset(self, config: OfflineConfig) -> RewardPreset | None:
-        """Return the preset that fits a reward to the comparisons; None if none is to be fitted."""
+        """Return the preset that fits a reward to the comparisons.
+
+        None if no reward is to be fitted.
+        """
         is_fitted_here = self.reward is None and config.kind.learns_from == "rewards"
         if self.comparisons is None or not is_fitted_here:
             return None
@@ -101,7 +105,7 @@ class Inputs:
 
 
 def load_inputs(config: OfflineConfig) -> Inputs:
-    """Read the data that a config names, and check that its parts match each other."""
+    """Read the data that a config names, and check that its parts belong to each other."""
     env_spaces = None
     if config.env_id is not None and config.episodes:
         env = make_task_env(config)
@@ -146,17 +150,17 @@ def _load_fitted(folder: Path) -> RewardFunction:
     """Load the reward of a run, or one from the folder that `save_reward` wrote."""
     if not folder.is_dir():
         raise CheckpointError(
-            f"{folder}: expected a run with a reward, or a reward's folder, got no folder."
+            f"{folder}: expected a run with a reward, or a reward's folder, but there is no folder."
         )
     inside = folder / REWARD
     return load_reward(inside if inside.is_dir() else folder)
 
 
 def load_shared_inputs(configs: Iterable[OfflineConfig]) -> list[Inputs]:
-    """Load the inputs of several runs, which share one copy of their episodes.
+    """Load the inputs of several runs, with a single copy of their episodes.
 
     Raises:
-        DataError: runs on different episodes.
+        DataError: the runs have different episodes.
     """
     loaded: list[Inputs] = []
     for config in configs:
@@ -164,8 +168,9 @@ def load_shared_inputs(configs: Iterable[OfflineConfig]) -> list[Inputs]:
         first_inputs = loaded[0] if loaded else inputs
         if inputs.description["id"] != first_inputs.description["id"]:
             raise DataError(
-                "episodes of the runs: expected the same ones, so that their agents can learn side "
-                f"by side, got {first_inputs.description['id']} and {inputs.description['id']}."
+                "episodes of the runs: expected the same for all runs, so that their agents can "
+                f"learn side by side, got {first_inputs.description['id']} and "
+                f"{inputs.description['id']}."
             )
         loaded.append(replace(inputs, episodes=first_inputs.episodes))
     return loaded
@@ -174,21 +179,22 @@ def load_shared_inputs(configs: Iterable[OfflineConfig]) -> list[Inputs]:
 @final
 @dataclass(frozen=True, eq=False)
 class LearnedReward:
-    """A learned reward, scaled on the episodes, with the reward of every step and its quality.
+    """A learned reward, scaled on the episodes, with its reward of every step and its quality.
 
-    The `reports` evaluate the reward and its controls on the labels; without labels there are none.
-    If this run fitted the reward, it was fitted to these labels: they are not unseen answers.
+    The `reports` evaluate the reward and its controls on the labels. Without labels, there are
+    none. If this run has fitted the reward, it has fitted it to these labels, so they are not
+    unseen answers.
     """
 
     reward: RewardFunction
     rewards: FloatArray  # `[T]` float32
-    fit: dict[str, Any] | None  # report of the fit; None where the reward was fitted before
+    fit: dict[str, Any] | None  # report of the fit; None if the reward was fitted before
     reports: dict[str, RewardReport]
-    spearman: float  # with the recorded rewards; NaN where either are all the same
+    spearman: float  # with the recorded rewards; NaN if all of the one or the other are the same
 
     @property
     def estimate(self) -> Estimate | None:
-        """The accuracy on answers that it was not fitted to; None without any."""
+        """The accuracy on answers outside of the fit; None if there are none."""
         if self.fit is None:
             report = self.reports.get("learned")
             return None if report is None else report.estimate
@@ -199,13 +205,13 @@ class LearnedReward:
 
     @property
     def numbers(self) -> dict[str, float]:
-        """Further numbers for the summary of a run."""
+        """Return further numbers for the summary of a run."""
         reports = self.reports if self.fit is None else {}
         numbers = reports["learned"].numbers if reports else {}
         return numbers if np.isnan(self.spearman) else numbers | {"spearman": self.spearman}
 
     def to_json(self) -> dict[str, Any]:
-        """Numbers for `result.json`."""
+        """Return the numbers for `result.json`."""
         return {
             "fit": self.fit,
             "spearman": self.spearman,
@@ -216,14 +222,15 @@ class LearnedReward:
 def learn_reward(
     config: OfflineConfig, inputs: Inputs, folder: RunFolder, seed: int, on_epoch: OnProgress
 ) -> LearnedReward:
-    """Fit or take over the reward and relabel the episodes, unless the folder has both."""
+    """Fit or load the reward and relabel the episodes, unless the folder has both already."""
     comparisons = inputs.comparisons
     if not folder.path(FIT).is_file():
         reward, members, fit = _fitted_reward(config, inputs, seed, on_epoch)
         save_reward(folder.path(REWARD), reward)
         arrays = {"rewards": reward.combine(members)}
         save_arrays(folder.path(RELABELLED), arrays, {"kind": "rewards"})
-        write_json(folder.path(FIT), {"fit": fit})  # written last: it marks the others as complete
+        # written last: the other files are then complete
+        write_json(folder.path(FIT), {"fit": fit})
     reward = load_reward(folder.path(REWARD), device=config.device)
     rewards = load_arrays(folder.path(RELABELLED), memory_map=False)[0]["rewards"]
     reports = {}
@@ -247,7 +254,7 @@ def _fitted_reward(
 ) -> tuple[RewardFunction, FloatArray, dict[str, Any] | None]:
     """Return a reward, its members' rewards of all steps, and the report of its fit if it is new.
 
-    It is fitted to the comparisons, unless the inputs have one that was fitted before.
+    The reward is fitted to the comparisons, unless the inputs have one that was fitted before.
     """
     episodes = inputs.episodes
     preset = inputs.preset(config)
@@ -277,7 +284,7 @@ def read_json(path: Path) -> dict[str, Any]:
 @final
 @dataclass(eq=False)
 class OpenRun:
-    """A run at work in its folder: what its stages share."""
+    """A run that is open in its folder, with everything that its stages share."""
 
     config: OfflineConfig
     seeds: tuple[int, ...]
@@ -296,12 +303,12 @@ class OpenRun:
         return partial(self.on_stage, stage)
 
     def acting_reward(self, condition: str, seed: int) -> Reward | None:
-        """Return the reward that lowers a target return as a policy acts; None: the true one."""
+        """Return the reward that lowers a target return while a policy acts; None: the true one."""
         learned = None if self.learned is None else self.learned.reward
         return reward_of_condition(condition, seed, learned)
 
     def load_policy(self, condition: str, seed: int) -> Any:
-        """The saved policy of an agent."""
+        """Return the saved policy of an agent."""
         name = self.config.cloning if condition == CLONING else self.config.policy
         path = self.folder.path(f"policies/{agent_name(condition, seed)}")
         learner = OFFLINE_LEARNERS.load(name)
@@ -309,7 +316,7 @@ class OpenRun:
 
     @property
     def evaluator(self) -> Evaluator:
-        """The evaluator of agents while they learn."""
+        """Return the evaluator of agents while they learn."""
         config = self.config
         return Evaluator(
             task_env(config),
@@ -320,7 +327,7 @@ class OpenRun:
         )
 
     def evaluations(self) -> dict[str, list[Evaluation]]:
-        """Evaluations so far of each agent of the main condition, which the folder keeps."""
+        """Return evaluations so far of each agent of the main condition, from the folder."""
         curves = {}
         for seed in self.seeds:
             name = agent_name(main_condition(self.config), seed)

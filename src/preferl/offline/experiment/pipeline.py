@@ -68,8 +68,8 @@ from preferl.training.generators import generators_left_alone
 LOGGER = get_logger(__name__)
 
 FIRST_EPISODE: Final = 10_000  # seed of evaluations, the same for all policies
-TARGETS: Final = ("q0", "q0.25", "q0.5", "q0.75", "q0.95")  # of a sweep
-SWEEP_EPISODES: Final = 20  # at most for each target return; more would show no more
+TARGETS: Final = ("q0", "q0.25", "q0.5", "q0.75", "q0.95")  # target returns of a sweep
+SWEEP_EPISODES: Final = 20  # most episodes for each target return
 
 
 def run_offline(
@@ -86,45 +86,47 @@ def run_offline(
 ) -> dict[str, Any]:
     """Learn policies from recorded episodes and a learned reward, and compare them with controls.
 
-    A reward is fitted to the labels (or taken from another run), relabels each recorded step, and
-    is scaled by the range of returns. With `reward="true"` the recorded rewards take its place.
-    Agents for all conditions and seeds then learn side by side by implicit Q-learning, or one after
-    the other as Decision Transformers, and clones beside them. The policies after the last update
-    count: none is selected by its returns in the environment.
+    A reward is fitted to the labels, or taken from another run. It relabels each recorded step, and
+    its rewards are scaled by the range of returns. With `reward="true"`, the recorded rewards are
+    used instead. Then agents for all conditions and seeds learn, side by side by implicit
+    Q-learning, or one after another as Decision Transformers. Clones learn beside them. The
+    policies after the last update count: none is selected by its returns in the environment.
 
-    The folder holds config and versions, metrics, the reward, every policy, `result.json` and
-    `report.html`. Ctrl-C keeps them, and the same call with `resume` continues to the result of a
-    run without interruption. Settings and data are checked before any folder is touched.
+    The folder holds config, versions, metrics, the reward, every policy, `result.json` and
+    `report.html`. After Ctrl-C, they stay there. The same call with `resume` then continues to the
+    result of a run without interruption. Settings and data are checked before any folder is
+    touched.
 
     Args:
-        config: of the run.
+        config: settings of the run.
         out: the folder; an older run there moves aside, unless it is resumed.
-        seeds: one agent for each, in each condition; the first also seeds the fit of the reward.
-            Three show how much training varies.
+        seeds: in each condition, one agent for each seed. The first seed is also that of the
+            reward's fit. Three seeds show how much training varies.
         report_to: where metrics of training go: some of `jsonl`, `tensorboard`, `wandb`.
-        resume: the run that is in `out`, which must have the same settings.
-        checkpoint_every: updates between two states to resume training from.
-        processes: that evaluate policies side by side; a script needs
-            `if __name__ == "__main__":` for more than one.
-        on_progress: called with the stage in a few words, how much of it is done, and of how much.
+        resume: continue the run that is in `out`, which must have the same settings.
+        checkpoint_every: updates between two states from which training can be resumed.
+        processes: number of processes that evaluate policies side by side. With more than one, a
+            script needs `if __name__ == "__main__":`.
+        on_progress: called with the stage in a few words, how much of it is done, and how much
+            there is in all.
         on_evaluation: called with each evaluation while agents learn (`config.eval_every`).
 
     Returns:
-        What `result.json` holds; after Ctrl-C only `interrupted` and the stage.
+        The contents of `result.json`; after Ctrl-C, only `interrupted` and the stage.
 
     Raises:
-        ConfigError: a setting out of range, an unknown environment, task or place to report to,
-            or a run to resume that has other settings.
-        DataError: files that are missing, damaged, or do not belong to each other.
-        ResumeError: the run to resume is finished, or there is none; nothing was changed.
-        SpaceError: data of another environment, or a reward of other data.
-        StorageError: another run is at work in `out`, or it cannot be written to.
+        ConfigError: a setting is out of range, the environment, the task or a place to report to is
+            unknown, or the run to resume has other settings.
+        DataError: files are missing, damaged, or do not belong to each other.
+        ResumeError: the run to resume is finished, or there is none. Nothing was changed.
+        SpaceError: the data are of another environment, or the reward is of other data.
+        StorageError: another run works in `out`, or `out` cannot be written to.
     """
     run = OfflineRun(config, tuple(seeds))
     places = tuple(report_to)
     require_places(places)
     require_in("checkpoint_every", checkpoint_every, 1, math.inf)
-    require_openable(out, resume=resume)  # before what takes long
+    require_openable(out, resume=resume)  # before expensive work
     inputs = load_inputs(config)
     _require_learnable(config, inputs)
     with _opened(run, Path(out), inputs, resume, places, on_progress, on_evaluation) as stages:
@@ -135,11 +137,11 @@ def run_offline(
 
 
 def _conduct(run: OpenRun, processes: int, checkpoint_every: int) -> dict[str, Any]:
-    """Fit a reward, relabel, train, evaluate and report; return what `result.json` holds.
+    """Fit a reward, relabel, train, evaluate and report; return the contents of `result.json`.
 
-    Each stage leaves its outcome in the folder and is not repeated.
+    Each stage leaves its results in the folder, and is not repeated.
     """
-    from preferl.offline.experiment.report import write_page  # loads what draws
+    from preferl.offline.experiment.report import write_page  # loads the drawing library
 
     started_at = time.perf_counter()
     config = run.config
@@ -180,7 +182,7 @@ def _conduct(run: OpenRun, processes: int, checkpoint_every: int) -> dict[str, A
 
 
 def _facts(run: OpenRun) -> dict[str, Any]:
-    """What `result.json` holds of a run beside the scores of its policies."""
+    """Return the contents of `result.json` beside the scores of its policies."""
     config = run.config
     labels = run.inputs.labels
     installed = {d.metadata["Name"].lower(): d.version for d in metadata.distributions()}
@@ -203,7 +205,7 @@ def _facts(run: OpenRun) -> dict[str, Any]:
 
 
 def _summary(run: OpenRun, scores: Mapping[str, ConditionScore], seconds: float) -> RunSummary:
-    """What `preferl runs` shows of a finished run."""
+    """Return the summary of a finished run, for `preferl runs`."""
     config = run.config
     learned = run.learned
     estimates = {name: score.estimate for name, score in scores.items()}
@@ -226,7 +228,7 @@ def _summary(run: OpenRun, scores: Mapping[str, ConditionScore], seconds: float)
 
 
 def summary_before(config: OfflineConfig, seeds: Sequence[int]) -> RunSummary:
-    """What a run is about, with the metrics of its main condition and of clones as curves."""
+    """Return what a run is about, with metrics of its main condition and of clones as curves."""
     condition = main_condition(config)
     agents = [agent_name(condition, seed) for seed in seeds]
     evaluated = tuple(f"eval/{agent}/mean_reward" for agent in agents)
@@ -255,24 +257,25 @@ def train_together(
     checkpoint_every: int = 5_000,
     on_progress: OnStage | None = None,
 ) -> None:
-    """Train the agents of several runs on the same episodes, those alike as one computation.
+    """Train the agents of several runs on the same episodes; equal kinds are a single computation.
 
-    On a GPU, a hundred agents take hardly longer than one. Each run fits its own reward, and its
-    folder then has the policies that it would have trained alone, but for rounding; `run_offline`
-    with `resume` goes on to evaluate them. Runs that have their policies are left alone. After
-    Ctrl-C, the same call goes on.
+    On a GPU, a hundred agents take hardly longer than one. Each run fits its own reward. Its folder
+    then has the policies that it would have trained alone, except for rounding. `run_offline` with
+    `resume` evaluates them afterwards. Runs that already have their policies are left alone. After
+    Ctrl-C, the same call continues.
 
     Args:
-        runs: by folder, which is new or that of a run to resume.
-        states: folder of what training resumes from.
-        device: where agents learn, `"cpu"` or `"cuda"`, in place of the runs' own.
+        runs: configs by folder. Each folder is new, or that of a run to resume.
+        states: folder of the states from which training is resumed.
+        device: device on which agents learn, `"cpu"` or `"cuda"`, instead of the runs' own.
         checkpoint_every: updates between two states.
-        on_progress: called with the stage in a few words, how much of it is done, and of how much.
+        on_progress: called with the stage in a few words, how much of it is done, and how much
+            there is in all.
 
     Raises:
-        ConfigError: learners that train one agent at a time.
-        DataError: runs on different episodes.
-        ResumeError: a run that is finished.
+        ConfigError: a learner trains one agent at a time.
+        DataError: the runs have different episodes.
+        ResumeError: a run is finished.
     """
     require_device(device)
     require_in("checkpoint_every", checkpoint_every, 1, math.inf)
@@ -281,7 +284,7 @@ def train_together(
     if single_policies:
         raise ConfigError(
             f"policies: expected learners of several agents at once, got {single_policies}. Train "
-            "them by `run_offline`."
+            "them with `run_offline`."
         )
     inputs = load_shared_inputs([run.config for run in runs.values()])
     make_folder(Path(states))
@@ -295,7 +298,7 @@ def train_together(
                 alike.setdefault(group.kind, []).append(group)
         for groups in alike.values():
             state = Path(states) / shared_state(groups)
-            if not state.exists():  # nothing of all of them: those that are left learn together
+            if not state.exists():  # without any state, the runs that are left learn together
                 groups = [group for group in groups if not group.trained]
                 state = Path(states) / shared_state(groups)
             count = sum(len(group.names) for group in groups)
@@ -318,7 +321,7 @@ def _opened(
     on_stage: OnStage | None = None,
     on_evaluation: OnEvaluation | None = None,
 ) -> Iterator[OpenRun]:
-    """Hold the folder of a run meanwhile."""
+    """Hold the folder of a run during the block."""
     config = run.config
     for name in config.only_controls:
         require_one_of("only_controls", name, CONTROLS[config.kind.learns_from])
@@ -342,7 +345,7 @@ def _silent(_stage: str, _done: int, _of: int) -> None:
 
 
 def _resolved(config: OfflineConfig, inputs: Inputs) -> dict[str, Any]:
-    """The settings that agents and reward have, where a config leaves them to task and data."""
+    """Return settings of agents and reward that a config leaves to the task and the data."""
     resolved = {
         config.policy: config.settings,
         "task": config.row.name if config.row else None,
@@ -361,7 +364,7 @@ def _resolved(config: OfflineConfig, inputs: Inputs) -> dict[str, Any]:
 
 
 def _require_learnable(config: OfflineConfig, inputs: Inputs) -> None:
-    """Build the reward model and an agent once: the run would raise the same errors after hours."""
+    """Build the reward model and an agent once, to raise their errors now and not after hours."""
     require_device(config.device)
     episodes = inputs.episodes
     preset = inputs.preset(config)
@@ -380,7 +383,7 @@ def _require_learnable(config: OfflineConfig, inputs: Inputs) -> None:
 
 
 def _of_all(on_update: OnProgress, number: int, count: int, step: int, steps: int) -> None:
-    """Report how far one of several learners is as a part of the whole."""
+    """Report the progress of one of several learners as a part of the whole."""
     on_update(number * steps + step, count * steps)
 
 
@@ -391,19 +394,19 @@ class Agents:
 
     run: OpenRun
     policy: str
-    labels: tuple[str, ...]  # of the conditions; metrics are means over their agents
-    names: tuple[str, ...]  # of the `C * S` agents, those of a condition side by side
+    labels: tuple[str, ...]  # of the conditions; metrics are means over a condition's agents
+    names: tuple[str, ...]  # of the `C * S` agents; those of a condition follow one another
     seeds: tuple[int, ...]  # `C * S`
-    signals: FloatArray | None  # `[C * S, T]` rewards, or `[C * S, P]` answers; None of clones
+    signals: FloatArray | None  # `[C * S, T]` rewards, or `[C * S, P]` answers; None for clones
 
     @property
     def learner(self) -> type[LearnerConfig]:
-        """The class of their settings, which says how they take part in a run."""
+        """The class of their settings, which tells how they take part in a run."""
         return OFFLINE_LEARNERS.config(self.policy)
 
     @property
     def state(self) -> str:
-        """Name of the file, or folder, that their training resumes from."""
+        """Name of the file or folder from which their training is resumed."""
         return f"{self._prefix}.safetensors" if self.learner.together else self.names[0]
 
     @property
@@ -413,22 +416,22 @@ class Agents:
 
     @property
     def kind(self) -> str:
-        """What agents that can learn as one computation have in common, as text."""
+        """What agents must have in common to learn as one computation, as text."""
         config = self.run.config
         settings = to_json(self.learner.of_run(config))
         return json.dumps([self.policy, self.updates, config.implied, settings])
 
     @property
     def trained(self) -> bool:
-        """Whether the folder has all their policies."""
+        """Whether the folder has all of their policies."""
         return all((folder / POLICY.config).is_file() for folder in self.places())
 
     def places(self) -> list[Path]:
-        """The folder of each policy."""
+        """Return the folder of each policy."""
         return [self.run.folder.path(f"policies/{name}") for name in self.names]
 
     def learners(self) -> list["Agents"]:
-        """The same agents as one group, or one by one where a learner takes one at a time."""
+        """Return the agents as one group, or one by one if the learner takes one at a time."""
         if self.learner.together:
             return [self]
         return [
@@ -447,8 +450,8 @@ class Agents:
     ) -> None:
         """Log metrics `[C * S]` of an update, and evaluate the agents that are due.
 
-        Only agents of the main condition are evaluated while they learn; an evaluation that the
-        folder of a resumed run has is not repeated.
+        Only agents of the main condition are evaluated while they learn. Evaluations that the
+        folder of a resumed run has are not repeated.
         """
         run = self.run
         values = {
@@ -489,7 +492,7 @@ class Agents:
         return self.learner.prefix or self.policy
 
     def _as_saved(self, name: str, policy: Any) -> Any:
-        """An agent's policy as it acts once it was saved and is read again."""
+        """Return an agent's policy as it acts after it was saved and read again."""
         learner = OFFLINE_LEARNERS.load(self.policy)
         condition = main_condition(self.run.config)
         reward = self.run.acting_reward(condition, self.seeds[self.names.index(name)])
@@ -499,7 +502,7 @@ class Agents:
 
 
 def _conditions(run: OpenRun) -> Conditions | None:
-    """What agents learn from in each condition, once there is a reward; None without either."""
+    """Return what agents of each condition learn from; None without rewards or answers."""
     config = run.config
     inputs = run.inputs
     if config.kind.learns_from == "rewards":
@@ -524,7 +527,7 @@ def _conditions(run: OpenRun) -> Conditions | None:
 
 
 def _agents(run: OpenRun) -> list[Agents]:
-    """The agents of all conditions, and the clones."""
+    """Return the agents of all conditions, and the clones."""
     config = run.config
     conditions = _conditions(run)
     groups = []
@@ -557,7 +560,7 @@ def build_learner(
     steps: int = 1,
     device: str | None = None,
 ) -> Any:
-    """The learner of a policy's name, for one agent or several."""
+    """Build the learner of a policy's name, for one agent or several."""
     return OFFLINE_LEARNERS.build(
         policy,
         observation_space=inputs.observation_space,
@@ -580,7 +583,7 @@ def train(
 ) -> None:
     """Train agents of the same kind and episodes as one learner, from where they stopped.
 
-    `state` is the file that training resumes from; it goes once all policies are in their folders.
+    `state` is the file from which training is resumed. It is removed when all policies are saved.
     """
     if all(group.trained for group in groups):
         return
@@ -614,11 +617,11 @@ def train(
     places = [folder for group in groups for folder in group.places()]
     for folder, policy in zip(places, learner.policies(), strict=True):
         policy.save(folder)
-    _remove(state)  # only now that the policies are there
+    _remove(state)  # only now, when the policies are saved
 
 
 def _remove(state: Path) -> None:
-    """Remove the file or folder that training resumes from."""
+    """Remove the file or folder from which training is resumed."""
     if state.is_dir():
         shutil.rmtree(state, ignore_errors=True)
     else:
@@ -626,22 +629,22 @@ def _remove(state: Path) -> None:
 
 
 def _options(groups: Sequence[Agents]) -> dict[str, Any]:
-    """Arguments of `learn` that only some learners take."""
+    """Return arguments of `learn` that only some learners take."""
     first = groups[0]
     options: dict[str, Any] = {}
     if first.learner.learns_from == "answers":
         answers = [group.run.inputs.comparisons for group in groups]
         options["comparisons"] = concatenate([part for part in answers if part is not None])
-        if first.run.config.implied:  # by what each condition answers to the queries asked
+        if first.run.config.implied:  # from the answers of each condition
             options["implied"] = True
     intervals = [group.run.evaluator.every for group in groups]
-    if any(intervals):  # evaluations are made at the reports of progress
+    if any(intervals):  # evaluations are made when progress is reported
         options["every"] = min(first.learner.every, *filter(None, intervals))
     return options
 
 
 def _stacked(groups: Sequence[Agents]) -> FloatArray | None:
-    """The signals of all agents; answers of a run are NaN to the agents of the others."""
+    """Return the signals of all agents. For an agent, answers of other runs are NaN."""
     signals = [group.signals for group in groups if group.signals is not None]
     if not signals:
         return None
@@ -656,7 +659,7 @@ def _stacked(groups: Sequence[Agents]) -> FloatArray | None:
 
 
 def shared_state(groups: Sequence[Agents]) -> str:
-    """Name of the file that training of several runs' agents resumes from, by what they learn."""
+    """Return the name of the file from which training of several runs' agents is resumed."""
     learned = [
         [group.kind, to_json(group.run.config), group.seeds, group.run.inputs.description]
         for group in groups
@@ -666,7 +669,7 @@ def shared_state(groups: Sequence[Agents]) -> str:
 
 
 def _evaluate(run: OpenRun, conditions: Sequence[str], processes: int) -> dict[str, ConditionScore]:
-    """Scores by condition."""
+    """Return scores by condition."""
     policies = {
         agent_name(condition, seed): partial(run.load_policy, condition, seed)
         for condition in conditions
@@ -683,7 +686,7 @@ def _evaluate(run: OpenRun, conditions: Sequence[str], processes: int) -> dict[s
 
 
 def _sweep(run: OpenRun, condition: str, processes: int) -> dict[str, Any]:
-    """Returns of the policies of a condition for higher and lower targets."""
+    """Evaluate the policies of a condition with higher and lower target returns."""
     policies = {seed: run.load_policy(condition, seed) for seed in run.seeds}
     aimed = {
         f"{agent_name(condition, seed)}@{target}": partial(policy.with_target, target)
@@ -706,7 +709,7 @@ def _reports(
     processes: int,
     on_report: OnProgress,
 ) -> dict[str, PolicyReport]:
-    """Reports on policies, by functions that load them; what the folder has is not repeated."""
+    """Return reports on policies, given functions that load them; use those in the folder."""
     files = {name: run.folder.path(f"evaluations/{name}.json") for name in policies}
     left = [name for name, file in files.items() if not file.is_file()]
     finished_count = len(files) - len(left)

@@ -54,13 +54,13 @@ from preferl.statistics import (
     share_interval,
 )
 
-ENOUGH: Final = 5  # fewest seeds for an interquartile mean and a bootstrap interval
+ENOUGH: Final = 5  # fewest seeds for which there is an interquartile mean and a bootstrap interval
 COLUMNS: Final[Mapping[str, Callable[[RewardReport], str]]] = {
     "accuracy": lambda report: percent(report.accuracy, 1),
     "log loss": lambda report: decimal(report.log_loss),
     "calibration error": lambda report: decimal(report.calibration.error),
 }
-SHOWN_EPISODE: Final = 20_000  # seed of the filmed episode, which no evaluation uses
+SHOWN_EPISODE: Final = 20_000  # seed of the filmed episode; evaluations use other seeds
 
 _number = partial(number, digits=1)
 
@@ -68,7 +68,7 @@ _number = partial(number, digits=1)
 def write_page(
     run: OpenRun, result: Mapping[str, Any], scores: Mapping[str, ConditionScore]
 ) -> None:
-    """Write `report.html` of a result, and of scores by condition, empty without evaluation."""
+    """Write `report.html` of a result and of scores by condition, empty without evaluation."""
     config = run.config
     inputs = run.inputs
     learned = run.learned
@@ -107,7 +107,7 @@ def write_page(
 
 
 def _comparison(result: Mapping[str, Any]) -> str:
-    """The comparison with controls in words; empty without one."""
+    """Return the comparison with controls in words; empty if there is none."""
     return result["comparison"]["text"] if result["comparison"] else ""
 
 
@@ -204,7 +204,7 @@ def _scores_figure(scores: Mapping[str, ConditionScore], unit: str) -> Figure:
 
 
 def _differences(scores: Mapping[str, ConditionScore], unit: str, episodes: int) -> ReportTable:
-    """The learned condition's differences from its controls; no rows with a single seed."""
+    """Return differences of the learned condition from its controls; no rows with one seed."""
     differences = paired_differences(
         {name: score.shown for name, score in scores.items()},
         percentages_of=episodes if unit == SUCCESS else None,
@@ -220,7 +220,7 @@ def _differences(scores: Mapping[str, ConditionScore], unit: str, episodes: int)
 
 
 def _sweep(result: Mapping[str, Any]) -> Section:
-    """Returns of Decision Transformers over their target returns; empty for other agents."""
+    """Report returns of Decision Transformers by target return; empty for other agents."""
     title = "Target and achieved returns"
     sweep = result.get("following")
     if sweep is None:
@@ -277,7 +277,7 @@ def _along(learned: LearnedReward, shown: FilmedEpisode, *, evaluated: bool) -> 
 
 
 def _reward(inputs: Inputs, learned: LearnedReward) -> Section:
-    """How good the reward is; empty for one that was fitted before, if there are no labels."""
+    """Report how good the reward is; empty if it was fitted before and there are no labels."""
     title = "Quality of the reward"
     fit = learned.fit
     labels = inputs.labels
@@ -311,7 +311,7 @@ def _reward(inputs: Inputs, learned: LearnedReward) -> Section:
 
 
 def _evaluations(run: OpenRun) -> Section:
-    """Returns of the agents that the run is about while they learned; empty without any."""
+    """Report returns of the main condition's agents while they learned; empty without any."""
     title = "Returns while they learned"
     config = run.config
     runs = list(run.evaluations().values())
@@ -343,7 +343,7 @@ def _evaluations(run: OpenRun) -> Section:
 
 
 def _training(run: OpenRun) -> Section:
-    """Metrics of the agents over their updates; empty where they were not written."""
+    """Report metrics of the agents over their updates; empty if they were not written."""
     title = "How they learned"
     config = run.config
     try:
@@ -370,13 +370,13 @@ def _training(run: OpenRun) -> Section:
 
 
 def _spread(values: FloatArray) -> str:
-    """Mean and, of several seeds, their deviation."""
+    """Return the mean and, for several seeds, the standard deviation."""
     mean = _number(float(values.mean()))
     return f"{mean} ± {_number(float(values.std(ddof=1)))}" if len(values) > 1 else mean
 
 
 def _middle(values: FloatArray) -> str:
-    """Interquartile mean over seeds, and its interval."""
+    """Return the interquartile mean over seeds and its interval."""
     ends = bootstrap_interval(values, np.random.default_rng(0), statistic=interquartile_mean)
     low, high = (_number(end) for end in ends)
     return f"{_number(float(interquartile_mean(values)))} ({low} to {high})"
