@@ -73,7 +73,7 @@ SETTINGS = {
     f"annotate create {CLIPS} --store new --env Pendulun-v1": "Pendulun-v1",
     f"annotate create {CLIPS} --store labels --env Pendulum-v1 --project door": "door",
     "annotate create --run recorded --store new --env Pendulum-v1": "at least 2 different windows",
-    "annotate serve --store labels --port taken --no-browser": "address and port that are free",
+    "annotate serve --store labels --port taken --no-browser": "a free address and port",
     "annotate serve --store labels --host 0.0.0.0 --no-browser": "PREFERL_SECRET",
     "annotate invite Ann --store locked": "database is locked",
     "annotate report --store labels --project windows": "door",

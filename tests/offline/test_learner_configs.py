@@ -18,7 +18,7 @@ def test_presets():
 
 def test_critics_need_a_step_that_follows():
     DTConfig(context=1)
-    with pytest.raises(ConfigError, match=r"context.*at least 2.*what follows"):
+    with pytest.raises(ConfigError, match=r"context.*at least 2.*the steps after it"):
         DTConfig(context=1, regulariser=DTRConfig())
 
 

@@ -86,7 +86,7 @@ def test_names_like_the_owners_are_refused():
 def test_nobody_is_invited_as_the_owner(store, project):
     owner = store.people.owner(project)
     for act in (store.people.invite, store.people.revoke):
-        with pytest.raises(ConfigError, match="Choose another one"):
+        with pytest.raises(ConfigError, match="Choose another name"):
             act(project, "\u043ewner")
     with pytest.raises(ConfigError, match="somebody here"):
         store.people.revoke(project, "nobody")

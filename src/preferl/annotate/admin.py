@@ -22,7 +22,7 @@ from preferl.store.store import Store
 
 router = APIRouter(prefix="/admin")
 CHANGES = [Depends(limited("request")), Depends(form_csrf)]
-LARGEST_NUMBER = 2**31 - 1  # the largest row number that every database holds
+LARGEST_NUMBER = 2**31 - 1  # the largest row number that fits into every database
 EVENTS_SHOWN = 12  # events that are shown
 
 EVENTS = {
@@ -96,7 +96,7 @@ def change_person(
     store = store_of(request)
     other = store.people.get(number)
     if other.project_id != person.project_id:
-        raise HTTPException(404, "There is nobody of this number here.")
+        raise HTTPException(404, "Nobody here has this number.")
     if other.id == person.id:
         raise HTTPException(400, "You cannot change yourself; another admin can.")
     kind, changes = ACTS[act]
@@ -125,7 +125,7 @@ def change_project(
     budget: Annotated[str, Form(pattern=r"^ *[0-9]{0,9} *$")] = "",
     paused: Annotated[bool, Form()] = False,
 ) -> Response:
-    """Change the project's settings, such as question, quorum and pause."""
+    """Change settings of the project, such as its question, its quorum and whether it is paused."""
     store = store_of(request)
     project = store.projects.get(person.project_id)
     settings = {
@@ -152,7 +152,7 @@ def export(
     rows: Literal["answers", "ratings"] = "answers",
 ) -> FileResponse:
     """Send every answer of the study as a file, or every rating and outcome."""
-    from preferl.store.exchange.exports import export_answers  # it loads what writes tables
+    from preferl.store.exchange.exports import export_answers  # loads packages that write tables
     from preferl.store.exchange.ratings import export_ratings
 
     store = store_of(request)
@@ -201,7 +201,7 @@ def _overview(
 
 
 def _events(store: Store, project_id: int, rewards: list[RewardVersion]) -> list[tuple[float, str]]:
-    """List events and published rewards with their times, the newest first."""
+    """List events and published rewards with their times, newest first."""
     latest = store.reports.latest_events(project_id, EVENTS_SHOWN)
     events = [(event.at, _words(event.kind, event.detail or {})) for event in latest]
     for reward in rewards[-EVENTS_SHOWN:]:
@@ -217,7 +217,7 @@ def _people(store: Store, project_id: int, numbers: AnswerNumbers) -> list[dict[
     for person in store.people.all(project_id):
         row = numbers.people.get(person.name, {"answers": 0, "reasons": []})
         words = (REASONS.get(reason, reason).format_map(row) for reason in row["reasons"])
-        reason_texts = [text.replace("%", " %") for text in words]  # as the page writes percentages
+        reason_texts = [text.replace("%", " %") for text in words]  # the page writes percentages so
         last_answer = numbers.last_answers.get(person.name)
         times = {"last": last_answer, "signed_in": signed_in.get(person.id)}
         rows.append({**row, **times, "who": person, "why": reason_texts})

@@ -22,14 +22,14 @@ from preferl.store.store import Store
 
 router = APIRouter(prefix="/admin/answers")
 LISTS: Final[dict[Show, tuple[str, str]]] = {
-    "all": ("All", "The latest answer of each person to each pair, the newest first."),
+    "all": ("All", "The latest answer of each person to each pair, newest first."),
     "differing": ("Disagreement", "Answers to pairs that people answered differently."),
     "surprising": (
         "Reward error",
-        "Answers that contradict the newest reward, the most surprising first. Answers that it "
-        "learned from are predicted better than others.",
+        "Answers that contradict the newest reward, most surprising first. The reward predicts "
+        "answers that it learned from better than others.",
     ),
-    "withdrawn": ("Withdrawn", "Answers that were withdrawn or undone, and do not count."),
+    "withdrawn": ("Withdrawn", "Answers that were withdrawn or undone. They do not count."),
 }
 """Heading and explanation of each list of answers."""
 
@@ -56,10 +56,10 @@ async def browse(
     after: Number | None = None,
     at: Number | None = None,
 ) -> HTMLResponse:
-    """Show a page of answers, and one answer with its clips: number `at`, or the page's first.
+    """Show a page of answers, and one answer with its clips: number `at`, or the page's first one.
 
-    The page ends `before` the answer of a number, or begins `after` one; by default it is the first
-    page.
+    With `before` or `after`, the page ends before the answer of that number, or begins after it. By
+    default, it is the first page.
     """
     annotator = int(who) if who.strip("0") else None
     neighbour = {"before": before} if before else {"after": after} if after else {}
@@ -96,7 +96,7 @@ def _page(
         "page_after": numbers[-1] if numbers and listed.has_next else None,
         "chosen": None if chosen is None else _details(store, project_id, chosen, people),
         "before": None if not row else numbers[row - 1],
-        # If the answer is no longer in the list, as a withdrawn one, the list's first comes next.
+        # If the answer left the list, as a withdrawn one does, the first one of the list is shown.
         "after": next(iter(numbers if row is None else numbers[row + 1 :]), None),
         "key": secrets.token_hex(16),
         "here": urlencode(query | neighbour),
@@ -129,7 +129,7 @@ def change(
                 project_id, number, by=person.id, key=f"{key}-{act}", kind=act
             )
     except FeedbackError as error:
-        words = "This answer has changed since, or cannot be changed. Look at it again."
+        words = "This answer has changed, or cannot be changed. Look at it again."
         raise HTTPException(409, words) from error
     return RedirectResponse(f"/admin/answers?{back}&at={new_answer}", 303)
 
@@ -180,7 +180,7 @@ def _predicted(left: float) -> str:
 
 
 def _consequence(query: StoredQuery, name: str, counted: int) -> str:
-    """Return in words what happens to a query if the present answer to it is withdrawn."""
+    """Say in words what happens to a query if its current answer is withdrawn."""
     if query.purpose == "known":
         return f"{name} may be asked about the pair again"
     waits = query.purpose == "ask" and query.cancelled_at is None and counted <= query.quorum

@@ -1,4 +1,4 @@
-"""The API that the page's scripts call; every change carries the session's CSRF token."""
+"""The API that the page's scripts call. Every change carries the session's CSRF token."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -33,19 +33,19 @@ class Body(BaseModel):
 
 
 class ClaimBody(Body):
-    """The number of queries to hold."""
+    """How many queries the browser wants to hold."""
 
     count: Annotated[int, Field(ge=1, le=4)] = 2
 
 
 class UndoBody(ClaimBody):
-    """A request to undo the last answer; its key makes sure that this happens once."""
+    """A request to undo the last answer; the key makes sure that it is undone only once."""
 
     key: Key
 
 
 class ViewingBody(Body):
-    """How a person watched a pair: full loops, the last speed, and steps taken singly."""
+    """How a person watched a pair: full loops, the last speed, and single steps."""
 
     loops: Annotated[int, Field(ge=0, le=100_000)] = 0
     speed: Annotated[float, Field(gt=0, le=16)] = 1.0
@@ -53,7 +53,7 @@ class ViewingBody(Body):
 
 
 class AnswerBody(ClaimBody):
-    """A person's answer to a query, and how many to hold next."""
+    """A person's answer to a query, and how many queries the browser wants to hold next."""
 
     token: Token
     key: Key
@@ -64,7 +64,7 @@ class AnswerBody(ClaimBody):
 
 
 class RateBody(Body):
-    """A person's new rating and outcome of one clip; sending its `key` again changes nothing."""
+    """A person's new rating and outcome of a clip; sending its `key` again changes nothing."""
 
     clip: Annotated[str, Field(pattern=CLIP_ID.pattern)]
     key: Key
@@ -73,7 +73,7 @@ class RateBody(Body):
 
 
 class UnrateBody(Body):
-    """A request to undo the last change of a rating or outcome; its key is used once."""
+    """A request to undo the last change of a rating or outcome; the key makes sure of only once."""
 
     key: Key
 
@@ -85,7 +85,7 @@ class HoldBody(Body):
 
 
 class ReleaseBody(HoldBody):
-    """Queries to release; the body has the CSRF token, since browser beacons send no headers."""
+    """Queries to release. The CSRF token is in the body, as browser beacons send no headers."""
 
     csrf: Annotated[str, Field(max_length=100)] = ""
 
@@ -104,9 +104,9 @@ def _claim(request: Request, person: Annotator, count: int) -> dict[str, Any]:
 def _views(
     request: Request, person: Annotator, queries: Sequence[LeasedQuery], *, rated: bool
 ) -> list[dict[str, Any]]:
-    """Return what a browser needs to show pairs, not why they are asked or if sides are swapped.
+    """Return what a browser needs to show pairs; it must not tell why a pair is asked.
 
-    If `rated`, the views include the ratings and outcomes that the person gave these clips.
+    If `rated` is true, the person's ratings and outcomes of these clips are included.
     """
     rows: dict[str, Rating] = {}
     if rated:
@@ -141,7 +141,7 @@ def claim(request: Request, person: Answering, body: ClaimBody) -> dict[str, Any
 
 @router.post("/answer", dependencies=CHANGES)
 def answer(request: Request, person: Answering, body: AnswerBody) -> dict[str, Any]:
-    """Record an answer, which is on disk before this returns, and hand out the next queries."""
+    """Record an answer on disk, then hand out the next queries."""
     answer_fields = body.model_dump(exclude={"shown", "count"})
     detail = {"shown": body.shown.model_dump()}
     store = store_of(request)
@@ -152,7 +152,7 @@ def answer(request: Request, person: Answering, body: AnswerBody) -> dict[str, A
 
 @router.post("/undo", dependencies=CHANGES)
 def undo(request: Request, person: Answering, body: UndoBody) -> dict[str, Any]:
-    """Undo this person's last answer, and lease its query to them again."""
+    """Undo this person's last answer, and lease the query to them again."""
     query = store_of(request).queue.undo(person.id, body.key)
     queries = [] if query is None else [query]
     views = _views(request, person, queries, rated=True)
@@ -171,20 +171,20 @@ def rate(request: Request, person: Answering, body: RateBody) -> dict[str, Any]:
 
 @router.post("/unrate", dependencies=CHANGES)
 def unrate(request: Request, person: Answering, body: UnrateBody) -> dict[str, Any]:
-    """Undo this person's last change of a rating or outcome; return the present ones."""
+    """Undo this person's last change of a rating or outcome; return the current ones."""
     return _rating_view(store_of(request).ratings.undo(person.project_id, person.id, body.key))
 
 
 @router.post("/heartbeat", dependencies=CHANGES)
 def heartbeat(request: Request, person: Answering, body: HoldBody) -> dict[str, Any]:
-    """Extend the leases of queries; `kept` is false if this person holds none of them any more."""
+    """Extend the leases of queries; `kept` is false if this person holds none of them."""
     expires_at = store_of(request).queue.heartbeat(person.id, body.tokens)
     return {"kept": expires_at is not None}
 
 
 @router.post("/release", dependencies=[Depends(limited("request"))])
 def release(request: Request, person: Answering, body: ReleaseBody) -> dict[str, Any]:
-    """End the leases on these queries, as when a page is closed."""
+    """End the leases on these queries, for example when a page is closed."""
     require_csrf(request, body.csrf)
     return {"released": store_of(request).queue.release(person.id, body.tokens)}
 

@@ -1,6 +1,6 @@
-"""Connections that keep the server waiting are closed, so that nobody can hold it up.
+"""Closes connections that keep the server waiting, so that nobody can hold up the server.
 
-uvicorn waits for the rest of a request, and for a reader, for as long as they like.
+uvicorn alone would wait for the rest of a request, and for a slow reader, without a limit.
 """
 
 import asyncio
@@ -12,22 +12,23 @@ from typing import Any, Final, cast, final
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-# For a request to arrive: from its first byte, or from the connection for the first request.
+# For a request to arrive, from its first byte; for the first one, from the connection.
 REQUEST_SECONDS: Final = 10.0
-READ_SECONDS: Final = 60.0  # for which a client may leave what is waiting for it unread
-SPREAD: Final = 0.2  # random share taken off these, so that clients do not all return at once
-ACCEPTED_AT_ONCE: Final = 8  # in one pass of asyncio's loop, so that other requests get their turn
-BACKLOG: Final = 2048  # connections that wait in the kernel to be accepted, if it permits so many
-RESERVED_FILES: Final = 320  # left to the database, to videos, and to connections of a few passes
+READ_SECONDS: Final = 60.0  # for which a client may leave data unread
+SPREAD: Final = 0.2  # random share taken off both, so that clients do not all return at once
+ACCEPTED_AT_ONCE: Final = 8  # per pass of asyncio's loop, so that other requests get their turn
+# connections that may wait in the kernel to be accepted, if the kernel permits so many
+BACKLOG: Final = 2048
+RESERVED_FILES: Final = 320  # for the database, for videos, and for connections of a few passes
 FEWEST_CONNECTIONS: Final = 64
 
 
 def patient_protocol(
     *, request_seconds: float = REQUEST_SECONDS, read_seconds: float = READ_SECONDS
 ) -> tuple[type[asyncio.Protocol], int]:
-    """Return the `http` protocol for `uvicorn.Config`, and how many connections it keeps at a time.
+    """Return the `http` protocol for `uvicorn.Config`, and how many connections it keeps at once.
 
-    This raises the limit of open files. The seconds are those of `PatientProtocol`.
+    This raises the limit of open files. For `seconds`, see `PatientProtocol`.
     """
     most = max(FEWEST_CONNECTIONS, raise_file_limit() - RESERVED_FILES)
     seconds = {"request_seconds": request_seconds, "read_seconds": read_seconds}
@@ -53,12 +54,12 @@ def raise_file_limit(most: int = 65_536) -> int:
 
 @final
 class PatientProtocol(H11Protocol):
-    """HTTP/1.1 on one connection, closed where the client takes too long.
+    """HTTP/1.1 on one connection, which is closed if the client takes too long.
 
     `REQUEST_SECONDS` limits how long a request takes to arrive, and `READ_SECONDS` how long the
-    client may read nothing. The app's own time, the length of streams and the rest between two
-    requests are not limited here; uvicorn's `timeout_keep_alive` limits the rest. Beyond `most`
-    connections, the one of `waiting` that has waited longest for a request gives way to the newest.
+    client reads nothing. The app's own time and the length of streams are not limited. uvicorn's
+    `timeout_keep_alive` limits the pause between two requests. With more than `most` connections,
+    the one in `waiting` that has waited longest for a request is closed for the newest one.
     """
 
     def __init__(
@@ -78,23 +79,23 @@ class PatientProtocol(H11Protocol):
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a request; make room for the connection where there is none."""
+        """Start to wait for a request. If there is no room for the connection, make room."""
         super().connection_made(transport)
         self._waiting[self] = None
         self._close_after("arriving", self._request_seconds, transport.close)
         if len(self.connections) > self._most:
             oldest = next((each for each in self._waiting if each is not self), self)
             self._waiting.pop(oldest)
-            self.connections.discard(oldest)  # the transport reports this in a later pass only
+            self.connections.discard(oldest)  # the transport only reports this in a later pass
             oldest.transport.close()
 
     def data_received(self, data: bytes) -> None:
-        """Take in a part of a request, and wait on while it is incomplete."""
+        """Take in a part of a request; keep waiting while the request is incomplete."""
         super().data_received(data)
         self._look()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request, of which a part may be here already."""
+        """Wait for the next request; a part of it may already be here."""
         super().on_response_complete()
         self._look()
 
@@ -116,7 +117,7 @@ class PatientProtocol(H11Protocol):
         self._stop("reading")
 
     def _look(self) -> None:
-        """Start the wait when a request has begun, and stop it when the request is complete."""
+        """Start the clock when a request has begun, and stop it when the request is complete."""
         state = self.conn.their_state
         if state not in (h11.IDLE, h11.SEND_BODY):
             self._waiting.pop(self, None)

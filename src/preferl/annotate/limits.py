@@ -1,7 +1,7 @@
-"""Limits on how often one person may ask.
+"""Limits on how many requests one person may send.
 
-The app asks one `Limits` object before each request. Several servers of one page may count in their
-database (`SharedLimits`), so that two servers together allow a person no more than one.
+The app asks a `Limits` object before each request. Several servers of one page may count in their
+database (`SharedLimits`). Two servers together then allow a person no more than one server.
 """
 
 import math
@@ -25,20 +25,20 @@ KINDS: Final[dict[What, tuple[float, str]]] = {
     "stream": (0.1, "2"),  # of news
     "export": (0.01, "10"),  # files of answers
 }
-"""Rate of each kind as a share of that of changes, and seconds after which to ask again."""
+"""For each kind: its rate as a share of that of changes, and the seconds of `Retry-After`."""
 
-BURST: Final = 8.0  # seconds of the lasting rate that may come at once
-FEWEST: Final = 4.0  # requests that may come at once however slow the lasting rate is
+BURST: Final = 8.0  # this many seconds of the lasting rate may come at once
+FEWEST: Final = 4.0  # this many requests may come at once, however low the lasting rate is
 
-THREADS: Final = 8  # threads that ask the database about limits, beside those of requests
+THREADS: Final = 8  # threads that ask the database about limits; other threads serve requests
 TOGETHER: Final = 0.1  # share of a burst that a server takes from the database at once
-FORGET_SECONDS: Final = 3600.0  # between two removals of people who have not asked for long
+FORGET_SECONDS: Final = 3600.0  # between two removals of people who have sent no requests for long
 MOST_KNOWN: Final = 10_000
-"""Most people and addresses that are counted; the ones that asked longest ago are dropped."""
+"""Most people and addresses that are counted. Those whose last request is oldest are dropped."""
 
 
 class Rate(NamedTuple):
-    """The lasting rate in requests a second, and how many may come at once."""
+    """The lasting rate in requests per second, and how many may come at once."""
 
     per_second: float
     burst: float
@@ -55,7 +55,7 @@ class Limits(Protocol):
 
 
 def rates(requests_per_second: float) -> dict[What, Rate]:
-    """Return the rate of each kind, given that of changes: expensive kinds may come less often.
+    """Return the rate of each kind from that of changes. Expensive kinds have a lower rate.
 
     >>> rates(10.0)["request"], rates(10.0)["export"]
     (Rate(per_second=10.0, burst=80.0), Rate(per_second=0.1, burst=4.0))
@@ -69,7 +69,7 @@ def rates(requests_per_second: float) -> dict[What, Rate]:
 
 @final
 class MemoryLimits:
-    """Limits that this process counts, by buckets that fill steadily.
+    """Limits that this process counts, with buckets that fill steadily.
 
     >>> import asyncio
     >>> limits = MemoryLimits(rates(1.0), clock=lambda: 0.0)
@@ -88,7 +88,7 @@ class MemoryLimits:
         self._buckets: dict[tuple[What, Hashable], tuple[float, float]] = {}
 
     async def allows(self, what: What, who: Hashable) -> bool:
-        """Whether one more request of this kind is fine, which is then counted."""
+        """Return whether one more request of this kind is allowed, and count it then."""
         rate = self._rates[what]
         time_now = self._clock()
         with self._lock:
@@ -104,9 +104,9 @@ class MemoryLimits:
 class SharedLimits:
     """Limits that all servers of a store count together.
 
-    Each person has an allowance that grows steadily. A request takes one from it; a refused request
-    takes nothing. A server takes several at a time, so that the person's next requests do not ask
-    the database.
+    Each person has an allowance that grows steadily. A request takes 1 from it, and a refused
+    request takes nothing. A server takes several at once, so that the person's next requests need
+    not ask the database.
     """
 
     def __init__(self, people: People, rates: dict[What, Rate]) -> None:
@@ -118,9 +118,9 @@ class SharedLimits:
         self._taken: dict[tuple[What, str], int] = {}  # for coming requests; used by the loop only
 
     async def allows(self, what: What, who: Hashable) -> bool:
-        """Whether one more request of this kind is fine, which is then counted.
+        """Return whether one more request of this kind is allowed, and count it then.
 
-        Where the database cannot be reached, the request is allowed: it then fails for that reason.
+        If the database cannot be reached, the request is allowed. It then fails for that reason.
         """
         if not await self._own.allows(what, who):
             return False
@@ -139,7 +139,7 @@ class SharedLimits:
         return True
 
     def _take(self, what: What, who: str) -> int:
-        """Take several requests, or one, from a person's allowance; return how many."""
+        """Take several requests, or just one, from a person's allowance; return how many."""
         if time.monotonic() - self._forgot_at > FORGET_SECONDS:
             self._forgot_at = time.monotonic()
             self._people.forget_allowances()
@@ -151,21 +151,21 @@ class SharedLimits:
 
 
 def limited(what: What) -> Callable[[Request], Awaitable[None]]:
-    """Return a dependency that raises 429 if a person, or an unknown address, asks too often."""
+    """Return a dependency that raises 429 if a person or address sends too many requests."""
 
     async def within(request: Request) -> None:
         number = request.session.get("annotator")
         who = number if number is not None else whose(request.client.host if request.client else "")
         limits: Limits = request.app.state.limits
         if not await limits.allows(what, who):
-            words = "That was a lot at once. Wait a moment."
+            words = "That was too much at once. Wait a moment."
             raise HTTPException(429, words, {"Retry-After": KINDS[what][1]})
 
     return within
 
 
 def whose(address: str) -> str:
-    """Return the client that an address counts for: of IPv6 its /64 network, as one machine has it.
+    """Return the client that an address counts for; for IPv6, the /64 network of one machine.
 
     >>> whose("192.0.2.1"), whose("2001:db8::1:2:3:4")
     ('192.0.2.1', '2001:db8::')

@@ -20,16 +20,17 @@ from preferl.store.store import Store
 router = APIRouter(prefix="/api")
 log = get_logger(__name__)
 
-# After so long without news a stream sends a heartbeat. It tells pages that the server is there,
+# After so long without news, a stream sends a heartbeat. It tells pages that the server still runs,
 # and keeps proxies from closing the connection.
 QUIET_SECONDS: Final = 5.0
-BACKLOG: Final = 32  # messages that wait for a slow reader before the oldest are dropped
-STREAMS: Final = 4  # of one person; browsers keep six connections to a server over plain HTTP
-HELD: Final = 1024  # refused pages that wait for their answer at the same time
-HOLD_SECONDS: Final = 5.0  # for which they wait, give or take half, so that not all return at once
+BACKLOG: Final = 32  # messages that wait for a slow reader; more drop the oldest
+STREAMS: Final = 4  # per person; browsers keep six connections to a server over plain HTTP
+HELD: Final = 1024  # refused pages that may wait for their reply at the same time
+# how long they wait, at random half more or less, so that not all return at once
+HOLD_SECONDS: Final = 5.0
 
 Message = tuple[str, dict[str, Any]]
-GIVE_WAY: Final[Message] = ("elsewhere", {})  # last message to a page that gives way to newer ones
+GIVE_WAY: Final[Message] = ("elsewhere", {})  # last message to a page that newer pages replace
 
 
 class _Reader(NamedTuple):
@@ -47,7 +48,7 @@ class News:
         self._store = store
         self.tally = Tally(
             store, self.present
-        )  # of all pages, so that no reply is older than the news
+        )  # for all pages, so that no reply is older than the news
         self._seconds = seconds
         self._readers: dict[asyncio.Queue[Message | None], _Reader] = {}
         self._last: dict[int, dict[str, dict[str, Any]]] = {}
@@ -64,21 +65,24 @@ class News:
         return len(self._readers)
 
     def present(self, project_id: int) -> set[int]:
-        """Numbers of the people who have a page of this project open, for any thread."""
+        """Return the numbers of people who have a page of this project open.
+
+        Any thread may call.
+        """
         readers = list(self._readers.values())
         return {reader.annotator_id for reader in readers if reader.project_id == project_id}
 
     def close(self) -> None:
-        """End all streams, from whatever thread, so that the server can stop."""
+        """End all streams, so that the server can stop. Any thread may call this."""
         self._closed = True
         if self._loop is not None and not self._loop.is_closed():
-            with suppress(RuntimeError):  # the loop closed at this moment, and the streams with it
+            with suppress(RuntimeError):  # the loop closes at this moment, and its streams too
                 self._loop.call_soon_threadsafe(self._end)
 
     async def listen(self, project_id: int, annotator_id: int) -> AsyncIterator[Message | None]:
-        """Yield messages about a project as they come, and None now and then while there are none.
+        """Yield messages about a project as they come, and None sometimes while there are none.
 
-        The newest `STREAMS` pages of a person listen; older ones end with `GIVE_WAY`.
+        Only the newest `STREAMS` pages of a person listen. Older ones end with `GIVE_WAY`.
         """
         if self._closed:
             return
@@ -115,7 +119,7 @@ class News:
     async def hold(self, seconds: float) -> None:
         """Delay the refusal of a page, unless more pages wait than there is `room` for.
 
-        Refused pages then cannot keep the server busy by asking again at once.
+        Refused pages can then not keep the server busy by asking again at once.
         """
         if self._held >= self.room or self._closed:
             return
@@ -134,7 +138,7 @@ class News:
         self._task = asyncio.create_task(self._send_last())
 
     async def _send_last(self) -> None:
-        """Send what changed last, such as that the run has ended, and end all streams."""
+        """Send what changed last, for example that the run has ended, and end all streams."""
         try:
             await self._send_changes()
         finally:
@@ -190,9 +194,9 @@ async def _in_time(request: Request) -> None:
 
 @router.get("/stream", dependencies=[Depends(_in_time)])
 async def stream(request: Request, person: Anyone) -> StreamingResponse:
-    """Stream server-sent events `progress`, `reward`, `queries` and `here`, beginning with now.
+    """Stream server-sent events `progress`, `reward`, `queries` and `here`, first the current ones.
 
-    A person's newest few streams stay open; an older one ends with `elsewhere`.
+    The newest few streams of a person stay open. An older one ends with `elsewhere`.
     """
     news: News = request.app.state.news
 
@@ -200,7 +204,7 @@ async def stream(request: Request, person: Anyone) -> StreamingResponse:
         yield "retry: 2000\n\n"
         async for message in news.listen(person.project_id, person.id):
             if await asyncio.to_thread(whoever, request) is None:
-                return  # the person signed out meanwhile
+                return  # the person has signed out
             kind, content = message or ("here", {})
             yield f"event: {kind}\ndata: {json.dumps(content)}\n\n"
 

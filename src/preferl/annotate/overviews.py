@@ -1,4 +1,4 @@
-"""Statistics of all answers of a study, computed once for everybody who looks."""
+"""Statistics of all answers of a study. They are computed once for everybody who looks."""
 
 import asyncio
 import threading
@@ -28,18 +28,18 @@ HEIGHT = 96
 RESAMPLES: Final = 500  # bootstrap resamples behind the interval of the agreement
 
 BRIEF: Final = 0.1
-"""Seconds of processor time up to which the numbers are computed again after every answer."""
+"""If computing takes fewer seconds of processor time, it is done after every answer."""
 
 REST: Final = 20.0
-"""Rest after a longer computation, as a multiple of its time: overviews take 5 % of the time."""
+"""Pause after a longer computation, as a multiple of its time: overviews then take 5 %."""
 
-LONGEST_REST: Final = 60.0  # greatest age of the numbers in seconds
+LONGEST_REST: Final = 60.0  # oldest numbers that are shown, in seconds
 
 
 @final
 @dataclass(frozen=True)
 class AnswerNumbers:
-    """What the overview shows of all answers of a project."""
+    """The numbers about all answers of a project that the overview shows."""
 
     people: dict[str, dict[str, Any]]  # a row of `AnnotatorReport` by name
     last_answers: dict[str, float]  # seconds since the epoch by name, 0 without an answer
@@ -52,7 +52,7 @@ class AnswerNumbers:
 class Overviews:
     """The newest `AnswerNumbers` of each project.
 
-    One thread computes them for everybody after new answers. If that is expensive, the numbers are
+    One thread computes the numbers for everybody after new answers. If that is expensive, they are
     kept for a while, however many people look, so that people who answer need not wait.
     """
 
@@ -81,8 +81,8 @@ class Overviews:
 async def in_turn(request: Request, look: Callable[[], HTMLResponse]) -> HTMLResponse:
     """Render overview pages in a thread, one page at a time.
 
-    Waiting requests hold no thread, because people who answer need the threads. Between two pages,
-    there is a pause as long as the first of them took.
+    Waiting requests hold no thread, because people who answer need the threads. Between two pages
+    there is a pause, as long as the first page took.
     """
     looking: CapacityLimiter = request.app.state.looking
     async with looking:
@@ -107,7 +107,7 @@ def _numbers(store: Store, project_id: int) -> AnswerNumbers:
 
 
 def _answers_over_time(answered_at: FloatArray) -> dict[str, Any] | None:
-    """The count of answers as a line to draw; None with fewer than two."""
+    """Return the count of answers over time as a line to draw; None for fewer than two answers."""
     if len(answered_at) < 2:
         return None
     at = np.sort(answered_at)

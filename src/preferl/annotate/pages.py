@@ -33,7 +33,7 @@ from preferl.store.store import Store
 router = APIRouter()
 
 HEADINGS = {
-    400: "That does not go together",
+    400: "These inputs do not go together",
     401: "Open your personal link",
     403: "Not for you",
     404: "Nothing here",
@@ -43,7 +43,7 @@ HEADINGS = {
 
 
 def templates(static: str) -> Environment:
-    """Return the templates of all pages, which link to static files at the address `static`."""
+    """Return the templates of all pages. They link to static files at the address `static`."""
     environment = Environment(
         loader=PackageLoader("preferl.annotate"),
         autoescape=True,
@@ -88,7 +88,7 @@ def message(
 
 @router.get("/")
 def answering(request: Request) -> Response:
-    """Return the page on which people answer pairs; spectators see the work of others instead."""
+    """Return the page on which people answer pairs, or for spectators the page that they watch."""
     person = whoever(request)
     if person is None:
         words = (
@@ -125,9 +125,9 @@ def answering(request: Request) -> Response:
 def join(request: Request, secret: str) -> Response:
     """Sign in by a personal link, or show a page that asks first.
 
-    The page asks first in two cases: if another site has opened the link and would sign a person in
-    under another name; and if the link opens a few times only, since chat programs fetch links for
-    a preview. Owners are not asked, since the owner of one project is the owner of all.
+    The page asks first in two cases. First, another site has opened the link, and would sign a
+    person in under another name. Second, the link opens only a few times, and chat programs fetch
+    links for a preview. Owners are not asked, since the owner of one project is the owner of all.
     """
     person = store_of(request).people.by_secret(secret)
     if person is None:
@@ -158,7 +158,7 @@ def join_once(request: Request, secret: str) -> RedirectResponse:
 
 @router.post("/leave", dependencies=[Depends(form_csrf)])
 def leave(request: Request) -> RedirectResponse:
-    """Sign out: end the session of this browser, so that copies of its cookie are void, too."""
+    """Sign out: end this browser's session, so that copies of its cookie become void, too."""
     return end_session(request)
 
 
@@ -171,7 +171,7 @@ def episode(request: Request, person: Anyone) -> HTMLResponse:
 
 @router.get("/media/{clip}.mp4")
 async def media(request: Request, clip: str, person: Anyone) -> FileResponse:
-    """Send a clip's video from the person's own project; its name is a digest, so it never changes.
+    """Send a clip's video from the person's own project. It never changes, as its name is a digest.
 
     Only a few threads fetch from object storage, so that answers never wait for it.
     """
@@ -196,7 +196,7 @@ def _video(store: Store, project_id: int, clip: str, fetch: bool) -> Path | None
 
 @router.get("/healthz")
 def health(request: Request) -> PlainTextResponse:
-    """Respond whether the labels can be reached."""
+    """Return whether the labels can be reached."""
     store_of(request).projects.all()
     return PlainTextResponse("ok")
 
@@ -205,7 +205,7 @@ MARKDOWN: Final = MarkdownIt("zero").enable("list")  # paragraphs and lists; all
 
 
 def prose(text: str) -> Markup:
-    r"""Format text as HTML: blocks between blank lines as paragraphs, dashes and numbers as lists.
+    r"""Format text as HTML: paragraphs between blank lines, and lists of dashes or numbers.
 
     >>> print(prose("Watch <both>.\n\n- the door\n- the hand"))
     <p>Watch &lt;both&gt;.</p>

@@ -16,17 +16,17 @@ from preferl.store.store import Store
 UNITS: Final = ((86_400.0, "day"), (3600.0, "hour"), (60.0, "minute"), (1.0, "second"))
 
 COUNTED_WITHIN: Final = 1.0
-"""Greatest age in seconds of the numbers sent with queries; the news stream brings newer ones."""
+"""Greatest age in seconds of numbers sent with queries. The news stream brings newer ones."""
 
 DOES: Final = {
     (REWARD_SERVICE, "starting"): "is starting",
     (REWARD_SERVICE, "fitting"): "is learning from the answers now",
     (REWARD_SERVICE, "failed"): "has a problem and tries again: {problem}",
-    (REWARD_SERVICE, "stuck"): "has not gone on for {idle:.0f} s",
+    (REWARD_SERVICE, "stuck"): "has made no progress for {idle:.0f} s",
     (REWARD_SERVICE, "waiting"): "waits for answers",
     (AGENT, "failed"): "acts, and cannot ask now: {problem}",
     (AGENT, "healthy"): "acts",
-    (AGENT, "paused"): "acts, and nothing of that is asked about",
+    (AGENT, "paused"): "acts, but asks nothing about that",
 }
 """Words for what our programs do in each of their states."""
 
@@ -34,11 +34,11 @@ DOES: Final = {
 def statement(store: Store, project_id: int, progress: Progress) -> dict[str, Any]:
     """Return the progress in the words that every page shows.
 
-    `goal` is the number of answers to reach. It exists only if a budget was set or no program asks
-    any more, since a program that keeps asking would move the goal. `until` says how many answers
-    the next reward needs. `share` is the done share of the goal or, without a goal, of the answers
-    that the first reward needs; else None. `ended` is whether the project's agents have all stopped
-    on purpose, so that the run that asked is over.
+    `goal` is the number of answers to reach. It exists only if a budget was set, or if no program
+    asks any more: a program that keeps asking would move the goal. `until` says how many answers
+    the next reward needs. `share` is how much of the goal is done. Without a goal, it is that of
+    the answers which the first reward needs, otherwise None. `ended` is whether all agents of the
+    project have stopped on purpose, so that the run is over.
     """
     services = store.reports.services(project_id)
     service = next((s.status for s in services if s.name == REWARD_SERVICE and s.works), None)
@@ -66,7 +66,7 @@ def statement(store: Store, project_id: int, progress: Progress) -> dict[str, An
         service_state.status.state == "stopped" for service_state in agents
     )
     if ended:
-        end_note = "The run has ended; answers from now on are kept for a later one."
+        end_note = "The run has ended; later answers are kept for another run."
         reward_line = " ".join(filter(None, (reward_line, end_note)))
     words = f"{progress.answered:,} of {plural(goal)}" if goal else plural(progress.answered)
     answers = {"answered": progress.answered, "goal": goal, "words": words}
@@ -75,7 +75,7 @@ def statement(store: Store, project_id: int, progress: Progress) -> dict[str, An
 
 @final
 class Tally:
-    """Cached progress of projects, for pages that ask more often than it changes.
+    """Cached progress of projects, for pages that ask for it more often than it changes.
 
     People in `present`, who have a page of the project open, count as active.
     """
@@ -90,15 +90,15 @@ class Tally:
     def of(
         self, project_id: int, annotator_id: int | None = None, *, within: float = 0.0
     ) -> dict[str, Any]:
-        """Return a project's progress and its statement, with a person's present numbers.
+        """Return a project's progress and its statement, with a person's current numbers.
 
-        The project's numbers may be `within` seconds old. They count every query, and a study with
+        The project's numbers may be `within` seconds old. They count every query. A study with
         hundreds of people must not count all queries again for each answer.
         """
         time_now = time.monotonic()
         counted_at, cached = self._seen.get(project_id, (-math.inf, {}))
         if time_now - counted_at >= within:
-            if cached:  # one request counts; concurrent ones take the older numbers
+            if cached:  # one request counts; others at the same time take older numbers
                 self._seen[project_id] = time_now, cached
             progress = self._store.progress(project_id)
             active = self._store.reports.active_people(project_id) | self._present(project_id)
@@ -119,12 +119,12 @@ def _until(which: str, service: Status, more: int) -> str | None:
     if service.state == "fitting":
         return f"the {which} reward is learning now"
     if service.state == "failed":
-        return "the reward cannot be learned now, which is tried again"
+        return "the reward cannot be learned now; the service tries again"
     return f"{more:,} more until the {which} reward" if more > 0 else None
 
 
 def program_words(services: Sequence[ServiceState]) -> list[dict[str, str]]:
-    """Return each program that has worked for a project, and in words what it does now."""
+    """Return each program that ever worked for a project, and what it does now, in words."""
     return [{"name": _program(s.name), "words": _service_words(s)} for s in services]
 
 
@@ -143,7 +143,7 @@ def _service_words(service: ServiceState) -> str:
         return f"stopped {ago(service.age)}{after}"
     if not service.alive:
         return f"no heartbeat for {service.age:.0f} s{after}"
-    words = status.state  # other programs have states of their own
+    words = status.state  # other programs have their own states
     if activity := DOES.get((kind_of(service.name), status.state)):
         words = activity.format(problem=status.problem, idle=status.idle or 0)
     if service.name == REWARD_SERVICE and status.state == "waiting":
@@ -154,7 +154,7 @@ def _service_words(service: ServiceState) -> str:
 
 
 def _after(status: Status) -> str:
-    """Return in words an agent's steps and the reward it uses; "" for other programs."""
+    """Return an agent's steps and the reward it uses, in words; "" for other programs."""
     if status.steps is None:
         return ""
     version = status.reward_version
@@ -172,7 +172,7 @@ def _where(agent: Status) -> str:
 
 
 def reward_words(reward: RewardVersion) -> str:
-    """Return in words what a reward version learned from and how accurate it is.
+    """Return from how many answers a reward version learned and how accurate it is, in words.
 
     >>> reward_words(RewardVersion(version=3, answers=57, accuracy=0.8, low=0.49, high=0.94,
     ...                            detail={"trained_on": 45, "decided": 10}))

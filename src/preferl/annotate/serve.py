@@ -31,12 +31,14 @@ from preferl.trust import preferl_program
 log = get_logger(__name__)
 
 IDLE_SECONDS: Final = 75
-"""Seconds for which a connection may rest. Proxies mostly close one after a minute, and should be
-first: a proxy that sends a request while the server closes the connection cannot know whether the
-request arrived."""
+"""Seconds for which an idle connection stays open.
 
-REST_SECONDS: Final = 2.0  # before a program that died is started again, as the fault may last
-MESSAGES_PER_MINUTE: Final = 30  # messages that are logged; an attack mostly repeats the same one
+Most proxies close an idle connection after a minute, and should do so first. If the server closes a
+connection while a proxy sends a request, the proxy cannot know whether it arrived.
+"""
+
+REST_SECONDS: Final = 2.0  # pause before a program that died is restarted, as the fault may last
+MESSAGES_PER_MINUTE: Final = 30  # most messages logged; an attack mostly repeats one message
 
 
 def serve(
@@ -52,18 +54,18 @@ def serve(
     """Serve the page until Ctrl-C.
 
     Args:
-        store: keeps the labels; stays open.
+        store: keeps the labels; it stays open.
         project: the project whose owner's link is shown.
         settings: how the page is served.
-        render: arguments of `preferl` that start the program which draws videos, such as
-            `("annotate", "render", "--store", "labels")`. The program runs beside the server and is
-            started again if it dies. Empty if another machine draws the videos.
+        render: arguments of `preferl` for the program that draws videos, such as `("annotate",
+            "render", "--store", "labels")`. This program runs beside the server, and is restarted
+            if it dies. Empty if another machine draws the videos.
         open_browser: whether to open the owner's link on this machine.
         on_message: called with each line that people should read.
-        status_file: where the page reports its status and link to the program that started it.
+        status_file: file for the page's status and link, for the program that started the page.
 
     Raises:
-        ConfigError: the address is taken or is not one of this machine.
+        ConfigError: the address is taken, or does not belong to this machine.
     """
     settings = settings or AnnotateSettings()
     listening = bind(settings)
@@ -71,7 +73,7 @@ def serve(
     secret = store.people.owner(project.id).secret
     page = address(settings, listening)
     link = f"{page}/join/{secret}"
-    # The address that invitations use from now on.
+    # Invitations use this address from now on.
     store.reports.add_event(None, "served", detail={"url": page})
     if status_file is not None:
         write_status(status_file, Status("serving", link=link))
@@ -79,7 +81,7 @@ def serve(
     on_message(f"Overview (open the link above first): {page}/admin")
     if undrawn := store.progress(project.id).pairs_undrawn:
         count = f"{undrawn:,} pairs" if undrawn != 1 else "1 pair"
-        drawn = "; answer those that are there, the others come up by themselves."
+        drawn = "; answer those that are ready, the others appear by themselves."
         not_drawn = ", which this program does not: run `preferl annotate render`."
         on_message(f"{count} still to draw{drawn if render else not_drawn}")
     if not settings.only_here:
@@ -98,7 +100,7 @@ def serve(
 
 @contextmanager
 def private_redirect(link: str) -> Iterator[Path]:
-    """Write a private file that redirects to a link, since others could read a command line."""
+    """Write a private file that redirects to a link. Others could read a command line."""
     with TemporaryDirectory(prefix="preferl-", ignore_cleanup_errors=True) as folder:
         file = Path(folder) / "open.html"
         with writing(file, private=True) as draft:
@@ -112,7 +114,7 @@ def private_redirect(link: str) -> Iterator[Path]:
 
 
 def configured(app: FastAPI, *, log_level: str = "warning") -> uvicorn.Config:
-    """Return uvicorn's settings for the app; with these, no connection can keep others out."""
+    """Return uvicorn's settings for the app. With these, no connection can keep others out."""
     protocol, most = patient_protocol()
     app.state.news.room = min(HELD, most // 4)
     return uvicorn.Config(
@@ -142,7 +144,7 @@ def bind(settings: AnnotateSettings) -> socket.socket:
     """Listen at the address of the page, before anything else starts.
 
     Raises:
-        ConfigError: the address is taken or is not one of this machine.
+        ConfigError: the address is taken, or does not belong to this machine.
     """
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
@@ -150,11 +152,11 @@ def bind(settings: AnnotateSettings) -> socket.socket:
         listening = socket.create_server(where, family=family, backlog=BACKLOG)
     except OSError as error:
         raise ConfigError(
-            f"{settings.host}:{settings.port}: expected an address and port that are free, got "
-            f"{in_words(error)}. The page may be served already. Choose another port, or 0 for "
+            f"{settings.host}:{settings.port}: expected a free address and port, got "
+            f"{in_words(error)}. Perhaps the page is served already. Choose another port, or 0 for "
             "any."
         ) from error
-    # asyncio sets this for its own sockets only. Without it the body of a reply waits 40 ms, until
+    # asyncio sets this for its own sockets only. Without it, the body of a reply waits 40 ms until
     # the browser acknowledges the head.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
@@ -169,13 +171,13 @@ class Server(uvicorn.Server):
         self._news = app.state.news
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start the server, and let more connections wait than are accepted at once."""
+        """Start the server. More connections may wait than are accepted at once."""
         await super().startup(sockets)
         for listening in sockets or ():
             listening.listen(BACKLOG)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop at a signal and end open streams, which would keep the server running."""
+        """Stop at a signal, and end open streams, which would otherwise keep the server running."""
         self._news.close()
         super().handle_exit(sig, frame)
 
@@ -199,7 +201,7 @@ def restarting(command: Sequence[str], pause: float = REST_SECONDS) -> Iterator[
 
 
 def _watch(command: Sequence[str], stopping: threading.Event, pause: float) -> None:
-    """Start a program again whenever it ends; end it once `stopping` is set, by force if needed."""
+    """Restart a program whenever it ends. When `stopping` is set, end it, by force if needed."""
     while not stopping.is_set():
         process = subprocess.Popen(command, start_new_session=True)
         while process.poll() is None and not stopping.wait(0.2):
@@ -219,7 +221,7 @@ def _watch(command: Sequence[str], stopping: threading.Event, pause: float) -> N
 
 @final
 class BoundedLog(logging.Filter):
-    """Logs a number of messages each minute, and counts the others; `clock` gives seconds."""
+    """Logs a number of messages per minute, and counts the others; `clock` returns seconds."""
 
     def __init__(
         self, per_minute: int = MESSAGES_PER_MINUTE, clock: Callable[[], float] = time.monotonic
@@ -231,7 +233,10 @@ class BoundedLog(logging.Filter):
         self._count = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether to log a message; the last one of a minute says that more are left out."""
+        """Return whether to log a message.
+
+        A minute's last message says that others are left out.
+        """
         seconds = self._clock()
         if seconds - self._minute_start >= 60:
             if (left_out := self._count - self._per_minute) > 0:
@@ -251,7 +256,7 @@ def _add(record: logging.LogRecord, words: str) -> None:
 
 @contextmanager
 def bounded(loggers: tuple[str, ...] = ("", "uvicorn", "uvicorn.error")) -> Iterator[None]:
-    """Limit what the handlers of these loggers, and Python's fallback handler, log in the block."""
+    """During the block, limit what these loggers' handlers and Python's last resort log."""
     handlers = {handler for name in loggers for handler in logging.getLogger(name).handlers}
     fallback = {logging.lastResort} if logging.lastResort is not None else set()
     bounds = {handler: BoundedLog() for handler in handlers | fallback}

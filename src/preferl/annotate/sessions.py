@@ -1,7 +1,7 @@
-"""Signed sessions, roles, and CSRF tokens that prove that a person meant a change.
+"""Signed sessions, roles, and CSRF tokens, which prove that a person meant a change.
 
 A session is a token in a signed cookie. The store knows the person of a session, and whether it has
-ended: by signing out, by a new link, or because the person may no longer answer.
+ended: by signing out, by a new link, or because the person may not answer any more.
 """
 
 import hmac
@@ -23,7 +23,7 @@ SIGNED_OUT: Final = "You are signed out. Open your personal link again."
 
 @final
 class Sessions(SessionMiddleware):
-    """Starlette's sessions, for machines whose clock may be set back while people answer."""
+    """Starlette's sessions, also for machines whose clock is set back while people answer."""
 
     def __init__(
         self, app: ASGIApp, secret_key: str, session_cookie: str, max_age: int, https_only: bool
@@ -38,7 +38,7 @@ class _Signer(TimestampSigner):
     def unsign(
         self, signed_value: str | bytes, max_age: int | None = None, return_timestamp: bool = False
     ) -> Any:
-        """Check a signed value; treat a signature from the future as made now."""
+        """Check a signed value; a signature from the future counts as made now."""
         value, signed_at = super().unsign(signed_value, return_timestamp=True)
         if signed_at <= self.timestamp_to_datetime(self.get_timestamp()):
             super().unsign(signed_value, max_age)
@@ -55,7 +55,7 @@ def begin_session(request: Request, secret: str) -> RedirectResponse:
     """Sign this browser in by the secret of a link, then show the page; 401 for an invalid one."""
     signed = store_of(request).people.sign_in(secret, instead_of=_token(request))
     if signed is None:
-        words = "This link is not valid, or no longer. Ask the person who sent it for a new one."
+        words = "This link is not valid (any more). Ask the person who sent it for a new one."
         raise HTTPException(401, words)
     annotator, token = signed
     csrf = secrets.token_urlsafe(24)
@@ -65,7 +65,7 @@ def begin_session(request: Request, secret: str) -> RedirectResponse:
 
 
 def end_session(request: Request) -> RedirectResponse:
-    """Sign this browser out, which voids its cookie, then show the page."""
+    """Sign this browser out and void its cookie, then show the page."""
     if (token := _token(request)) is not None:
         store_of(request).people.sign_out(token)
     request.session.clear()
@@ -104,7 +104,7 @@ Administering = Annotated[Annotator, Depends(_with_role("admin"))]
 
 
 def csrf_of(request: Request) -> str:
-    """Return the token which proves that a change comes from our page."""
+    """Return the token that proves that a change comes from our page."""
     return str(request.session.get("csrf", ""))
 
 
@@ -131,10 +131,10 @@ def opened_elsewhere(request: Request) -> bool:
 
 
 def require_own_page(request: Request) -> None:
-    """Raise 403 where another site has sent this request, by the headers that browsers add.
+    """Raise 403 if another site has sent this request, by the headers that browsers add.
 
-    Browsers send `Origin` with every form. A page of any site can hide it; then it is "null", and
-    `Sec-Fetch-Site` decides, which browsers send only over https and on this machine. Other
+    Browsers send `Origin` with every form. A page of any site can hide it: then it is "null", and
+    `Sec-Fetch-Site` decides. Browsers send that header only over https and on this machine. Other
     programs send neither header, and no site can make them send a cookie.
     """
     origin = request.headers.get("origin")

@@ -1,6 +1,6 @@
 """Labels in SQL, clips in array files, and the people between them (no torch).
 
-Import `frames`, `rendering` and `exchange` by name: they load the packages that draw and write.
+Import `frames`, `rendering` and `exchange` by name, since they load packages that draw and write.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
 """Clips: segments in array files, named by their content.
 
-A clip's name is a digest of its steps, so a clip in several queries is stored once. Files are on
-disk before a row names them, so every label finds its segment even after a crash.
+A clip's name is a digest of its steps, so a clip in several queries is stored only once. Files are
+on disk before a row names them, so every label finds its segment even after a crash.
 """
 
 import re
@@ -43,16 +43,16 @@ CLIPS: Final = "clips"
 CLIP_ID = re.compile(r"[0-9a-f]{32}")
 
 CLIPS_AT_ONCE: Final = 2_000
-"""Clips that an import puts into one shard."""
+"""Number of clips that an import puts into one shard."""
 
 DRAWING_SECONDS: Final = 10.0
-"""How long a program's claim on a clip lasts, unless the program extends it in time."""
+"""How long a program's claim on a clip lasts, unless the program extends it before the end."""
 
 EPISODES_KEPT: Final = 4
-"""How many of the newest whole episodes stay, so that one being drawn outlives the next ones."""
+"""How many of the newest whole episodes stay; one may still be drawn while newer ones come."""
 
 DRAWN_EPISODES_KEPT: Final = 2
-"""How many episodes with a video stay: the one on the page, and one that a person still watches."""
+"""How many episodes with a video stay: the one on the page, and one that a person may watch."""
 
 
 @final
@@ -73,17 +73,17 @@ class ClipStore:
     ) -> list[str]:
         """Store every row of `segments`, with only the steps they need; return their names.
 
-        Clips that are stored already cost nothing.
+        Clips that are already stored cost nothing.
 
         Args:
             project_id: the project that the clips belong to.
-            segments: a few thousand at most; with `states` if pictures are drawn from them.
+            segments: a few thousand at most; they need `states` if pictures are drawn from states.
             kind: `"episode"` for clips that are only watched. The store keeps the few latest
                 episodes, and those that queries refer to.
             detail: further information about each clip, as JSON.
 
         Raises:
-            StorageError: the folder or the database cannot be written to; nothing is stored then.
+            StorageError: the folder or the database cannot be written to. Nothing is stored then.
         """
         ids = clip_ids(segments)
         row_of_clip = dict[str, int]()
@@ -95,7 +95,7 @@ class ClipStore:
         if new_clips:
             rows = np.array([row_of_clip[name] for name in new_clips])
             shard = content_id(np.array(new_clips))
-            # Another machine may have removed files of which this one has a copy.
+            # Another machine may have removed files that this machine has copies of.
             if self._files.url is not None or not self._has_shard(project_id, shard):
                 with self._files.writing(_shard(project_id, shard)) as draft:
                     save_segments(draft, segments.select(rows), durable=False)
@@ -110,7 +110,7 @@ class ClipStore:
         return ids
 
     def _add(self, project_id: int, clips: Sequence[Clip]) -> None:
-        """Add the rows of clips to a project, except those that it has meanwhile."""
+        """Add the rows of clips to a project, except those that it now has."""
         with self._database.write() as session:
             locked_project(session, project_id)
             created_at = clock(session)
@@ -160,7 +160,7 @@ class ClipStore:
         return self._files.fetch(_shard(project_id, shard))
 
     def video_path(self, project_id: int, clip_id: str, *, fetch: bool = True) -> Path:
-        """Return the path of a clip's video on this machine, whether or not the file exists.
+        """Return the path of a clip's video on this machine, even if the file does not exist.
 
         A video that was drawn elsewhere is fetched first, unless `fetch` is false.
 
@@ -176,7 +176,7 @@ class ClipStore:
         return path if clip is None or clip.video != "ready" else self._files.fetch(name)
 
     def put_video(self, project_id: int, clip_id: str, video: bytes) -> bool:
-        """Store the video of a clip, for people to see; return whether the clip still exists.
+        """Store the video of a clip for people to see; return whether the clip still exists.
 
         Raises:
             StorageError: the video cannot be written or sent.
@@ -191,12 +191,11 @@ class ClipStore:
         return is_there
 
     def without_video(self, project_id: int, limit: int) -> list[str]:
-        """Return the clips that still need a video, starting with those of the most urgent queries.
+        """Return the clips that still need a video; those of the most urgent queries come first.
 
-        Clips that a program is drawing are left out.
-
-        The last clip is the newest episode, so that it is drawn however many queries are pending.
-        Older episodes are left out, because nobody watches them.
+        Clips that a program is drawing are left out. The last clip is the newest episode, so that
+        it is drawn however many queries are pending. Older episodes are left out, because nobody
+        watches them.
         """
         first = aliased(Clip)
         second = aliased(Clip)
@@ -228,9 +227,9 @@ class ClipStore:
 
     @contextmanager
     def drawing(self, project_id: int, clip_id: str) -> Iterator[bool]:
-        """Claim a clip for the block; yield false where another program draws it or has drawn it.
+        """Claim a clip for the block. Yield false if another program draws it or has drawn it.
 
-        A claim ends after `DRAWING_SECONDS`, even if the program is killed; extend it before then.
+        A claim ends after `DRAWING_SECONDS`, even if the program is killed. Extend it before that.
         """
         claimed = self._draw_for(project_id, clip_id, DRAWING_SECONDS, _is_undrawn(Clip))
         try:
@@ -241,7 +240,7 @@ class ClipStore:
                     self._draw_for(project_id, clip_id, -1.0)
 
     def extend_drawing(self, project_id: int, clip_id: str) -> None:
-        """Extend the claim on a clip whose drawing takes long, by `DRAWING_SECONDS` from now."""
+        """Extend the claim on a clip that takes long to draw, by `DRAWING_SECONDS` from now."""
         self._draw_for(project_id, clip_id, DRAWING_SECONDS)
 
     def is_drawing(self, project_id: int) -> bool:
@@ -261,7 +260,7 @@ class ClipStore:
             )
 
     def video_ready(self, project_id: int, ids: Sequence[str]) -> None:
-        """Mark clips as drawn; queries whose clips both have videos can then be shown."""
+        """Mark clips as drawn. Queries can be shown when both of their clips have videos."""
         clips = update(Clip).where(Clip.project_id == project_id, Clip.id.in_(ids))
         queries = update(Query).where(
             Query.project_id == project_id,
@@ -271,7 +270,7 @@ class ClipStore:
             _video_of(Query.second_clip) == "ready",
         )
         with self._database.write() as session:
-            # Else two programs that draw the two clips of a pair might both find one missing.
+            # Otherwise two programs that draw the two clips of a pair might both find one missing.
             locked_project(session, project_id)
             session.execute(clips.values(video="ready", video_error=None))
             session.execute(
@@ -279,20 +278,20 @@ class ClipStore:
             )
 
     def video_failed(self, project_id: int, clip_id: str, error: str) -> None:
-        """Mark a clip as failed, with the error; its queries wait until it can be drawn."""
+        """Mark a clip as failed, with the error. Its queries wait until it can be drawn."""
         clip = update(Clip).where(Clip.project_id == project_id, Clip.id == clip_id)
         with self._database.write() as session:
             session.execute(clip.values(video="failed", video_error=error[:1000]))
 
     def retry_failed(self, project_id: int) -> int:
-        """Let programs draw failed videos again; return how many there are."""
+        """Let programs draw failed videos again; return the number of these videos."""
         failed = update(Clip).where(Clip.project_id == project_id, Clip.video == "failed")
         retried = failed.values(video="none", video_error=None, drawing_until=None)
         with self._database.write() as session:
             return len(session.execute(retried.returning(Clip.id)).all())
 
     def _forget_episodes(self, project_id: int, new_clips: Collection[str]) -> None:
-        """Remove older episodes that no query refers to; rows go before their files."""
+        """Remove older episodes that no query refers to; their rows go before their files."""
         episodes = self._database.all(newest_episodes(project_id))
         drawn_episodes = [clip for clip in episodes if clip.video == "ready"][:DRAWN_EPISODES_KEPT]
         kept_clips = {
@@ -319,7 +318,7 @@ class ClipStore:
                 Clip.project_id == project_id, Clip.shard.in_(shards)
             )
             shards -= set(session.scalars(used_shards))
-        with suppress(OSError):  # a file that stays only takes room
+        with suppress(OSError):  # a file that stays only takes space
             for name, _ in removed:
                 self._files.remove(_video(project_id, name))
             for shard in shards:
@@ -329,7 +328,7 @@ class ClipStore:
 def _is_drawing(clip: type[Clip]) -> ColumnElement[bool]:
     """SQL: whether a program has a valid claim to draw a clip.
 
-    A claim ends by itself. A claim from the future does not count: the clock was set back.
+    A claim ends by itself. A claim from the future does not count, as the clock was set back.
     """
     return func.coalesce(clip.drawing_until, 0.0).between(now(), now() + DRAWING_SECONDS)
 
@@ -340,25 +339,25 @@ def _is_undrawn(clip: type[Clip]) -> ColumnElement[bool]:
 
 
 def _video_of(clip: InstrumentedAttribute[str]) -> ScalarSelect[str]:
-    """SQL: the state of the video of a query's clip, looked up by key, as there are many clips."""
+    """SQL: the state of the video of a query's clip. It is looked up by key, as clips are many."""
     conditions = (Clip.project_id == Query.project_id, Clip.id == clip)
     return select(Clip.video).where(*conditions).scalar_subquery()
 
 
 def _shard(project_id: int, shard: str) -> str:
-    """The name of a shard among the files of a store."""
+    """Return the name of a shard among the files of a store."""
     return f"{CLIPS}/{project_id}/{shard}"
 
 
 def _video(project_id: int, clip_id: str) -> str:
-    """The name of a clip's video among the files of a store."""
+    """Return the name of a clip's video among the files of a store."""
     if not CLIP_ID.fullmatch(clip_id):
         raise DataError(f"clip: expected 32 digits of a digest, got {clip_id!r}.")
     return f"videos/{project_id}/{clip_id}.mp4"
 
 
 def clip_ids(segments: Segments) -> list[str]:
-    """Return the name of each row, a digest of its real steps that is the same on every machine."""
+    """Return the name of each row: a digest of its real steps, the same on every machine."""
     columns = [*leaves(segments.observations), segments.actions, segments.rewards]
     if segments.states is not None:
         columns.append(segments.states)
@@ -387,12 +386,12 @@ def newest_episodes(project_id: int) -> Select[Clip]:
 
 
 def locked_project(session: Session, project_id: int) -> Project:
-    """Lock and return a project's row, so that programs that read and then add take turns."""
+    """Lock and return a project's row, so that programs which read and then add take turns."""
     return session.get_one(Project, project_id, with_for_update={"key_share": True})
 
 
 def known_clips(session: Session, project_id: int, names: Iterable[str]) -> dict[str, bool]:
-    """Return the stored clips among these names, each with whether it has a video."""
+    """Return which of these names are stored clips, each with whether it has a video."""
     statement = select(Clip.id, Clip.video).where(Clip.project_id == project_id)
     rows = rows_among(session, statement, Clip.id, sorted(set(names)))
     return {name: video == "ready" for name, video in rows}

@@ -1,8 +1,8 @@
 """Access to the database: SQLite beside the clips, or PostgreSQL by its URL.
 
-On SQLite a writing transaction takes the lock when it begins, so it never fails half way for want
-of the lock. It is on disk before it is acknowledged (write-ahead log, synchronous FULL). A file
-that is damaged or has lost its tables is refused.
+On SQLite, a writing transaction takes the lock when it begins. It therefore never fails half-way
+because it does not get the lock. It is on disk before it is acknowledged (write-ahead log,
+synchronous FULL). A file that is damaged or has lost its tables is refused.
 """
 
 import os
@@ -43,15 +43,21 @@ from preferl.files import writing
 from preferl.printing import get_logger
 from preferl.reading import reading
 
-BUSY_SECONDS = 10.0  # how long a transaction waits for others to finish before it fails
-MOST_PARAMETERS = 500  # values per statement: databases bound how many one may hold
+BUSY_SECONDS = 10.0  # how long a transaction waits for others before it fails
+MOST_PARAMETERS = 500  # values per statement, which databases limit
 SLACK_SECONDS = 60.0
-"""How far a clock may step back before leases notice. A transaction on a busy machine sees leases
-granted after it has read the time, so this is more than a transaction takes."""
+"""How far a clock may step back without an effect on leases.
+
+On a busy machine, a transaction sees leases that were granted after it has read the time. So this
+is longer than a transaction takes.
+"""
 
 MOST_CHECKED: Final = 2**30
-"""Bytes up to which a file is checked as it is opened, at 5 ms of processor time a megabyte: 0.2 s
-with 100,000 answers. Damage to a larger one is found where it is read."""
+"""Largest size in bytes of a file that is checked when it is opened.
+
+Checking takes 5 ms of processor time per megabyte: 0.2 s with 100,000 answers. Damage to a larger
+file is found when it is read.
+"""
 
 RESTORE: Final = (
     "Restore it from a back-up, or save what can be read: sqlite3 labels.db .recover | "
@@ -65,7 +71,7 @@ Columns = TypeVarTuple("Columns")
 
 
 class now(FunctionElement[float]):  # noqa: N801 (reads as SQL's own function)
-    """The database's clock in seconds since the epoch, so that all programs share one."""
+    """The database's clock in seconds since the epoch, so that all programs share one clock."""
 
     type = Float()
     inherit_cache = True
@@ -94,18 +100,18 @@ _NOT_DURABLE: Final = text("SET LOCAL synchronous_commit = off")
 class Database:
     """Reading and writing transactions on one database, SQLite or PostgreSQL (psycopg 3).
 
-    With `read_only`, a SQLite file on a disk that cannot be written to, writing is refused.
+    With `read_only`, for a SQLite file on a disk that cannot be written to, writing is refused.
 
     Raises:
         ConfigError: the URL is malformed, or names another kind of database.
-        MissingExtraError: PostgreSQL without the extra `postgres`.
+        MissingExtraError: the URL is PostgreSQL's, and the extra `postgres` is not installed.
     """
 
     def __init__(self, url: str | URL, *, read_only: bool = False) -> None:
         self.read_only = read_only
         self.engine = _read_only_engine(url) if read_only else _engine(url)
         self.url = self.engine.url
-        # SQLite polls for its own lock; this one wakes the next writer at once.
+        # SQLite polls for its own lock; this lock wakes the next writer at once.
         self._writing = threading.Lock() if self.is_sqlite else nullcontext()
 
     @property
@@ -115,7 +121,7 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """Open a reading transaction; raise `StorageError` where the database cannot be reached."""
+        """Open a reading transaction; raise `StorageError` if the database cannot be reached."""
         with _worded(self.url), Session(self.engine, expire_on_commit=False) as session:
             yield session
 
@@ -123,9 +129,10 @@ class Database:
     def write(self, *, durable: bool = True) -> Iterator[Session]:
         """Open a writing transaction: on disk when the block has ended, undone if the block fails.
 
-        Without `durable`, the transaction does not wait for the disk. A power cut (but no crash of
-        the program) may then undo the last writes, which leases and heartbeats can bear. Raises
-        `StorageError` where the database cannot be reached, is read-only, locked for long or full.
+        Without `durable`, the transaction does not wait for the disk. A power cut may then undo the
+        last writes, but a crash of the program does not. Leases and heartbeats can bear that.
+        `StorageError` is raised if the database cannot be reached, is read-only, locked for long or
+        full.
         """
         if self.read_only:
             raise StorageError(
@@ -135,34 +142,34 @@ class Database:
         with _worded(self.url), self._writing:
             engine = self.engine.execution_options(writes=True, durable=durable)
             with Session(engine, expire_on_commit=False) as session, session.begin():
-                if not durable and not self.is_sqlite:  # which its connection sees to
+                if not durable and not self.is_sqlite:  # for SQLite, the connection does this
                     session.execute(_NOT_DURABLE)
                 yield session
 
     def all(self, statement: Select[Value], **parameters: Any) -> list[Value]:
-        """Return the first column of every row as of now, by the statement's parameters."""
+        """Return the first column of every current row, with these parameters of the statement."""
         with self.read() as session:
             return list(session.scalars(statement, parameters))
 
     def rows(self, statement: Select[*Columns], **parameters: Any) -> Sequence[Row[*Columns]]:
-        """Return every row, as `all`."""
+        """Return every row; for the parameters, see `all`."""
         with self.read() as session:
             return session.execute(statement, parameters).all()
 
     def first(self, statement: Select[Value], **parameters: Any) -> Value | None:
-        """Return the first column of the first row or None, as `all`."""
+        """Return the first column of the first row, or None; for the parameters, see `all`."""
         with self.read() as session:
             return session.scalar(statement, parameters)
 
     def close(self) -> None:
-        """Close all connections; a SQLite file is then whole without its log."""
+        """Close all connections. A SQLite file is then complete without its log."""
         self.engine.dispose()
 
 
 def rows_among(
     session: Session, statement: Select[*Columns], column: Any, values: Iterable[Any]
 ) -> Iterator[Row[*Columns]]:
-    """Yield the rows in which a column has one of these values, however many there are."""
+    """Yield the rows in which a column has one of these values, however many values there are."""
     values = list(values)
     for start in range(0, len(values), MOST_PARAMETERS):
         some = values[start : start + MOST_PARAMETERS]
@@ -170,13 +177,13 @@ def rows_among(
 
 
 def keep_private(file: Path) -> None:
-    """Let only its owner read a SQLite file, made without tables if it is missing.
+    """Let only its owner read a SQLite file; make the file, without tables, if it is missing.
 
-    SQLite gives its log the mode of the file. A file of somebody else stays as it is. Nothing opens
-    the file here: closing it would end the locks of this process on it, and another process would
-    then remove the log that holds the answers. A new file has its write-ahead log from the start:
-    of two programs that switch it on at once, SQLite refuses one without waiting. Raises
-    `StorageError` where it cannot make one.
+    SQLite gives its log the mode of the file. A file that belongs to somebody else does not change.
+    Nothing opens an existing file here: closing it would end this process's locks on it, and
+    another process would then remove the log that holds the answers. A new file has its write-ahead
+    log from the start: if two programs switched it on at once, SQLite would refuse one of them
+    without waiting. `StorageError` is raised if the file cannot be made.
     """
     with reading(file, expected="a file that can be written and read", error=StorageError):
         if not file.exists():
@@ -193,7 +200,7 @@ def _engine(location: str | URL) -> Engine:
     try:
         url = make_url(location)
         name = url.get_backend_name()
-        if name in ("postgres", "postgresql"):  # hosting services hand out the short one
+        if name in ("postgres", "postgresql"):  # hosting services hand out the short name
             require("psycopg", extra="postgres")
             url = url.set(drivername="postgresql+psycopg")
             return create_engine(url, pool_size=20, max_overflow=20, pool_pre_ping=True)
@@ -201,7 +208,8 @@ def _engine(location: str | URL) -> Engine:
             raise ArgumentError("no file of SQLite")
         waiting = {"timeout": BUSY_SECONDS}
         engine = create_engine(url, pool_size=20, max_overflow=40, connect_args=waiting)
-    except (ArgumentError, NoSuchModuleError, ValueError) as error:  # sqlite+something, no port
+    # for example sqlite+something, or a wrong port
+    except (ArgumentError, NoSuchModuleError, ValueError) as error:
         raise ConfigError(
             "store: expected a folder, sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME, "
             f"got {without_password(str(location))!r}."
@@ -212,11 +220,11 @@ def _engine(location: str | URL) -> Engine:
 
 
 def _read_only_engine(url: str | URL) -> Engine:
-    """An engine on a SQLite file where nothing can be written, not even a lock."""
+    """Make an engine on a SQLite file where nothing can be written, not even a lock."""
     url = make_url(url)
     file = Path(str(url.database))
     log = file.with_name(f"{file.name}-wal")
-    # Without a log, SQLite needs no other file. A log can be read only together with its index.
+    # Without a log, SQLite needs no other file. A log can only be read together with its index.
     option = "mode=ro" if log.is_file() and log.stat().st_size else "immutable=1"
 
     def connect() -> sqlite3.Connection:
@@ -228,7 +236,7 @@ def _read_only_engine(url: str | URL) -> Engine:
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:
-    connection.isolation_level = None  # `_begin_sqlite` begins transactions, not the driver
+    connection.isolation_level = None  # `_begin_sqlite` begins transactions instead of the driver
     for setting in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
         connection.execute(f"PRAGMA {setting}").close()
 
@@ -247,7 +255,7 @@ def _worded(url: URL) -> Iterator[None]:
     try:
         yield
     except IntegrityError:
-        raise  # about the written values, which callers know
+        raise  # it is about the written values, which callers know
     except SQLAlchemyError as error:
         reason = error.orig if isinstance(error, DBAPIError) else error
         _refuse_damage(f"{url.database}", reason)
@@ -259,7 +267,7 @@ def _worded(url: URL) -> Iterator[None]:
 
 
 def is_read_only(file: Path) -> bool:
-    """Whether a SQLite file is there and cannot be changed, as in an archive that is mounted."""
+    """Whether a SQLite file exists and cannot be changed, as in a mounted archive."""
     writable = os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)
     return file.is_file() and not writable
 
@@ -267,7 +275,7 @@ def is_read_only(file: Path) -> bool:
 def require_whole(file: Path, clips: Path) -> None:
     """Raise `StorageError` for a damaged SQLite file, or one without tables beside a store's clips.
 
-    The file may be missing where the store is new.
+    The file may be missing if the store is new.
     """
     size = file.stat().st_size if file.is_file() else 0
     tables = 0
@@ -283,7 +291,7 @@ def require_whole(file: Path, clips: Path) -> None:
                     LOGGER.info("%s is too large to be checked as it is opened.", file)
     except sqlite3.Error as error:
         _refuse_damage(f"{file}", error)
-        return  # locked or out of reach, which opening the file reports
+        return  # locked or out of reach; opening the file reports this
     if damage != "ok":
         _refuse_damage(f"{file}", damage)
     if not tables and clips.is_dir() and any(clips.iterdir()):

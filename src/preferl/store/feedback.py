@@ -1,4 +1,4 @@
-"""Feedback by people: programs put queries into the store and read answers from it."""
+"""Feedback by people: programs write queries into the store and read answers from it."""
 
 import shlex
 import time
@@ -24,7 +24,7 @@ from preferl.store.store import Store
 LOGGER = get_logger(__name__)
 
 AnnotatorKind = Literal["all", "people", "models"]
-"""Whose answers: of everybody, or of one kind of annotator."""
+"""Whose answers count: those of everybody, or of one kind of annotator."""
 
 POLL_SECONDS = 0.5
 
@@ -35,7 +35,7 @@ class Answered(NamedTuple):
     Attributes:
         queries: `[P]`, the number of each comparison's query.
         comparisons: the answers.
-        names: the annotators' names, which `comparisons.annotator` indexes; empty where it is None.
+        names: the annotators' names, by row of `comparisons.annotator`; empty if that is None.
     """
 
     queries: IntArray
@@ -49,24 +49,25 @@ class StoredFeedback:
 
     Args:
         store: the store of queries and answers.
-        project: number or name of its project; may be left out where there is only one.
-        combine: how several answers to one query become one preference and weight; `mean`
-            averages them, and their number is its weight. `each` gives one comparison per
-            answer with its annotator, as `RewardTrainerConfig.trust` needs.
+        project: number or name of the store's project; not needed if there is only one.
+        combine: how several answers to one query become one preference and weight. `mean` averages
+            them, and their number is the weight. `each` gives one comparison per answer with its
+            annotator, as `RewardTrainerConfig.trust` needs.
         annotators: whose answers count: those of `"all"`, of `"people"` or of `"models"`.
         patience: seconds that `ask` waits for its queries to be answered. 0, the default, does not
-            wait; infinity waits for all answers, for loops that have no other experience. Once the
-            project's budget of answers is used up, `ask` never waits, since nobody is asked.
-        open_queries: queries that may still be open when a waiting `ask` returns, so that people
-            always have some while an agent learns; their answers arrive in later rounds. Once the
-            queries need as many answers as the project's budget has, `ask` waits for all of them.
-        on_wait: called with the number of missing answers about twice a second while waiting. By
+            wait. Infinity waits for all answers, for loops that have no other experience. When the
+            project's budget of answers is used up, `ask` does not wait, since nobody is asked.
+        open_queries: queries that may still be open when a waiting `ask` returns. People then
+            always have some queries while an agent learns, and these answers arrive in later
+            rounds. When the queries need as many answers as the project's budget has, `ask` waits
+            for all of them.
+        on_wait: called about twice a second during a wait, with the number of missing answers. By
             default, the first wait logs how to open the annotation page.
-        on_wait_end: called with that number when such a wait is over.
-        model_version: version of the reward that chooses queries, stored with each query; it may
-            be changed.
-        agent: name of the program that asks, where several ask in one project. People answer the
-            programs in turns. Each program waits for its own queries and counts only those. A
+        on_wait_end: called with that number at the end of such a wait.
+        model_version: version of the reward that chooses queries; it is stored with each query, and
+            may be changed.
+        agent: name of the program that asks, if several programs ask in one project. People answer
+            the programs in turn. Each program waits for its own queries and counts only those. A
             program that resumes keeps its name.
 
     Raises:
@@ -119,17 +120,17 @@ class StoredFeedback:
 
     @property
     def revision(self) -> int:
-        """Return how many answers there are but for skips, which is cheap to read."""
+        """Return the number of answers without skips, which is cheap to read."""
         return self.store.reports.revision(self.project.id)
 
     @property
     def pending(self) -> int:
-        """Queries that still need answers."""
+        """Number of queries that still need answers."""
         return self.store.reports.open(self.project.id, self.agent)
 
     @property
     def newest_query(self) -> int:
-        """Number of the latest query; 0 before the first."""
+        """Number of the latest query; 0 before the first one."""
         return max((query[0] for query in self.query_clips()), default=0)
 
     def query_clips(self) -> list[tuple[int, str, str]]:
@@ -137,29 +138,29 @@ class StoredFeedback:
         return self.store.queries.query_clips(self.project.id, self.agent)
 
     def count_asked(self, *, all_agents: bool = False) -> int:
-        """How many queries this program has asked, or all programs of the project."""
+        """Return how many queries this program has asked, or all programs of the project."""
         return self.store.queries.count(self.project.id, None if all_agents else self.agent)
 
     def ask(self, segments: Segments, pairs: IntArray) -> None:
         """Ask about pairs of segments: write their clips to disk, then store the queries.
 
-        The `pairs` are `[P, 2]` rows of `segments`. A pair of two windows
-        with the same steps is skipped, since an answer would mean nothing. People get queries of a
-        higher `model_version` first, since these show what the agent does now; the queries of
-        named agents take turns instead. `store.queries.ask(project.id, ...)` also takes scores,
-        priorities and details, and raises where two windows have the same steps.
+        The `pairs` are `[P, 2]` rows of `segments`. A pair of two windows with the same steps is
+        skipped, since its answer would mean nothing. People get queries with a higher
+        `model_version` first, since these show what the agent does now. If agents have names, their
+        queries take turns instead. `store.queries.ask(project.id, ...)` also takes scores,
+        priorities and details. It raises an error if two windows have the same steps.
 
         Raises:
-            FeedbackError: pairs that are not rows of `segments`; nothing is asked then.
-            StorageError: the store cannot be written to; nothing is asked then.
+            FeedbackError: pairs are not rows of `segments`. Nothing is asked then.
+            StorageError: the store cannot be written to. Nothing is asked then.
         """
         self.ask_within(None, segments, pairs)
 
     def ask_within(self, max_queries: int | None, segments: Segments, pairs: IntArray) -> int:
-        """Ask as `ask` does, up to `max_queries` of the project; return how many were asked.
+        """Ask like `ask`, up to `max_queries` in the project; return how many were asked.
 
-        The limit counts the queries of all programs, which may ask at the same time. Raises the
-        errors of `ask`.
+        The limit counts the queries of all programs, which may ask at the same time. For errors,
+        see `ask`.
         """
         count = self._store_queries(max_queries, segments, check_pairs(pairs, len(segments)))
         if self.patience and count:
@@ -171,9 +172,10 @@ class StoredFeedback:
         is_distinct = np.array(
             [first != second for first, second in named_pairs(segments, pairs)], bool
         )
-        is_distinct |= pairs[:, 0] == pairs[:, 1]  # of one row twice, for `queries.ask` to refuse
+        # one row twice is left to `queries.ask`, which refuses it
+        is_distinct |= pairs[:, 0] == pairs[:, 1]
         version = self.model_version
-        # Newer rewards come first, unless other agents ask: those would wait for ever behind them.
+        # Newer rewards come first, unless other agents ask, which would then wait for ever.
         priority = float(version or 0) if self.agent is None else 0.0
         query_ids = self.store.queries.ask(
             self.project.id,
@@ -191,7 +193,7 @@ class StoredFeedback:
 
         Pairs that this round asked before the kill are not asked again. If the resumed program
         samples other pairs, it asks only as many as were missing. `since` is the number of the last
-        query before this round. Raises the errors of `ask`.
+        query before this round. For errors, see `ask`.
         """
         pairs = check_pairs(pairs, len(segments))
         clips_asked = [
@@ -205,9 +207,9 @@ class StoredFeedback:
             self.wait(self.patience, open_at_most=self._left_open())
 
     def wait(self, seconds: float, *, open_at_most: int = 0) -> int:
-        """Wait until at most `open_at_most` queries are pending; return how many are.
+        """Wait until at most `open_at_most` queries are pending; return how many are pending.
 
-        The wait ends after `seconds`, and as soon as the project's budget of answers is used up,
+        The wait ends after `seconds`. It also ends when the project's budget of answers is used up,
         since nobody is asked any more.
         """
         deadline = time.monotonic() + seconds
@@ -243,11 +245,14 @@ class StoredFeedback:
         LOGGER.warning("Queries wait for people. Open their page: %s", command)
 
     def _left_open(self) -> int:
-        """Return how many queries a wait may leave open; 0 once all of the budget are asked."""
+        """Return how many queries a wait may leave open; 0 when the whole budget has been asked."""
         return 0 if self._totals().wanted >= self._budget() else self.open_queries
 
     def _budget(self) -> float:
-        """Return the project's budget of answers, read again since an admin may change it."""
+        """Return the project's budget of answers.
+
+        It is read again, since an admin may change it.
+        """
         budget = self.store.projects.get(self.project.id).budget
         return float("inf") if budget is None else budget
 
@@ -259,7 +264,10 @@ class StoredFeedback:
         return self.answers().comparisons
 
     def answers(self) -> Answered:
-        """Return all answers so far with their queries; read the store only after new answers."""
+        """Return all answers so far with their queries.
+
+        The store is read only after new answers.
+        """
         revision = self.revision
         if self._cached is None or self._cached[0] != revision:
             self._cached = (revision, self._read())
@@ -267,7 +275,7 @@ class StoredFeedback:
 
     @property
     def declined(self) -> int:
-        """How many queries were answered only by people who could not tell."""
+        """Return how many queries were answered only by people who could not tell."""
         votes = self._votes()
         _, preference, _ = combine_answers(votes, "mean")
         return int(np.isnan(preference).sum())
@@ -275,7 +283,7 @@ class StoredFeedback:
     def widget(self, name: str = "owner") -> Any:
         """Return a notebook widget in which the person `name` answers queries of this store.
 
-        Raises `MissingExtraError` where the extra `notebook` is not installed.
+        If the extra `notebook` is not installed, `MissingExtraError` is raised.
         """
         from preferl.store.widget import NotebookQueue, queue_widget
 

@@ -1,4 +1,4 @@
-"""List answers page by page, and withdraw or correct them; no answer is ever deleted."""
+"""List answers page by page, and withdraw or correct them. No answer is ever deleted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,8 +24,11 @@ from preferl.store.schema import (
 from preferl.store.statements import LATEST
 
 Show = Literal["all", "differing", "surprising", "withdrawn"]
-"""Which answers to list: all, newest first; those to queries whose answers differ; those that
-contradict the newest reward, the most surprising first; or those withdrawn or undone."""
+"""Which answers to list.
+
+They are all answers, newest first; those to queries whose answers differ; those that contradict the
+newest reward, most surprising first; or those withdrawn or undone.
+"""
 
 PAGE: Final = 25  # answers on a page
 MOST_COUNTED: Final = 10_000  # answers at which counting a list stops
@@ -63,9 +66,10 @@ class GivenAnswer:
 @final
 @dataclass(frozen=True)
 class AnswerPage:
-    """One page of a list of answers, whether pages precede or follow it, and the list's length.
+    """A page of a list of answers, and the length of the list.
 
-    Counting stops after `MOST_COUNTED`: a larger `total` only says that there are more than that.
+    `has_previous` and `has_next` tell whether there are pages before and after it. Counting stops
+    after `MOST_COUNTED`. A larger `total` only means that there are more than that.
     """
 
     answers: tuple[GivenAnswer, ...]
@@ -94,20 +98,20 @@ class GivenAnswers:
         """Return a page with the latest answer of each person to each query, without skips.
 
         The database filters, sorts and cuts. Pages use keyset pagination: a page begins next to the
-        last answer of its neighbour, so that late pages cost no more than the first. If that answer
-        is not in the list, the first page is returned.
+        last answer of its neighbour, so late pages cost no more than the first. If that answer is
+        not in the list, the first page is returned.
 
         Args:
             project_id: the project.
             show: which answers, and in which order.
             annotator_id: number of the person whose answers are listed; None lists everybody's.
-            before: return the page that ends just before the answer of this number.
-            after: return the page that begins just after the answer of this number. With neither,
-                the first page is returned.
-            size: answers on a page.
+            before: number of an answer; the page that ends just before it is returned.
+            after: number of an answer; the page that begins just after it is returned. If neither
+                is given, it is the first page.
+            size: number of answers on a page.
 
         Raises:
-            ConfigError: an unknown `show`.
+            ConfigError: `show` is unknown.
         """
         require_one_of("show", show, Show)
         listed = _listed(project_id, show)
@@ -138,12 +142,12 @@ class GivenAnswers:
         return AnswerPage(answers, total, has_previous=has_anchor, has_next=has_more)
 
     def get(self, project_id: int, answer_id: int) -> GivenAnswer | None:
-        """Return a project's answer by its number, whether or not it counts; None if unknown."""
+        """Return a project's answer by its number, even if it does not count; None if unknown."""
         rows = self._database.rows(_rows(project_id).where(Answer.id == answer_id))
         return _given_answer(*rows[0]) if rows else None
 
     def history(self, project_id: int, query_id: int) -> Sequence[GivenAnswer]:
-        """Return every answer ever given to a query, oldest first, withdrawn ones included."""
+        """Return every answer ever given to a query, oldest first, including withdrawn ones."""
         answers = _rows(project_id).where(Answer.query_id == query_id).order_by(Answer.id)
         return [_given_answer(*row) for row in self._database.rows(answers)]
 
@@ -157,29 +161,29 @@ class GivenAnswers:
             project_id: the project.
             answer_id: number of an answer that counts.
             by: number of the person who withdraws it.
-            key: chosen by the sender for this change.
+            key: names this change, and is chosen by the sender.
 
         Returns:
             The number of the new row.
 
         Raises:
-            FeedbackError: the answer does not exist or does not count; nothing is changed then.
+            FeedbackError: the answer does not exist or does not count. Nothing is changed then.
         """
         return self._change(project_id, answer_id, by, key, None)
 
     def correct(self, project_id: int, answer_id: int, *, by: int, key: str, kind: str) -> int:
         """Withdraw an answer and record another one in the name of the person who corrects it.
 
-        The correction never stands in the name of the first annotator. Earlier corrections of the
-        same answer, by whomever, are withdrawn, so that only the latest counts. An earlier answer
-        of `by` to the query is withdrawn too, since each person has one. All rows stay. If the
-        answer was withdrawn before, only the new one is recorded.
+        The correction never has the name of the first annotator. Earlier corrections of the same
+        answer, by anybody, are withdrawn, so that only the latest counts. An earlier answer of `by`
+        to the query is withdrawn too, since each person has only one. All rows stay. If the answer
+        was withdrawn before, only the new one is recorded.
 
         Args:
             project_id: the project.
             answer_id: number of the latest answer of its person to a query.
             by: number of the person who corrects it.
-            key: chosen by the sender for this change; sending it again changes nothing.
+            key: names this change, and is chosen by the sender. Sending it again changes nothing.
             kind: `"left"`, `"right"`, `"equal"` or `"cannot_tell"`, of the sides as the first
                 annotator saw them.
 
@@ -187,8 +191,8 @@ class GivenAnswers:
             The number of the new answer.
 
         Raises:
-            FeedbackError: the answer does not exist, has changed, or belongs to a repeated query,
-                which only its own annotator can answer; or the kind is unknown. Nothing is changed
+            FeedbackError: the answer does not exist or has changed, it belongs to a repeated query,
+                which only its own annotator can answer, or the kind is unknown. Nothing is changed
                 then.
         """
         if kind not in COUNTED:
@@ -196,7 +200,7 @@ class GivenAnswers:
         return self._change(project_id, answer_id, by, key, kind)
 
     def _change(self, project_id: int, answer_id: int, by: int, key: str, kind: str | None) -> int:
-        """Correct an answer, or withdraw it where `kind` is None, and log the event with it."""
+        """Correct an answer, or withdraw it if `kind` is None; log the event with the change."""
         if not 8 <= len(key) <= 90:
             raise FeedbackError(f"key: expected 8 to 90 letters, got {len(key)}.")
         with self._database.write() as session:
@@ -207,7 +211,7 @@ class GivenAnswers:
             latest = {row.annotator_id: row for row in history}
             if latest[answer.annotator_id] is not answer:
                 raise FeedbackError(
-                    "answer: expected the latest of its person, got one that has changed since."
+                    "answer: expected the latest of its person, got one that has changed."
                 )
             if kind is not None:
                 recorded = _correct(session, query, answer, history, by=by, key=key, kind=kind)
@@ -228,7 +232,7 @@ class GivenAnswers:
 
 
 def _rows(project_id: int) -> Select[*tuple[Any, ...]]:
-    """SQL: answers with their queries, annotators' names and the newest reward's predictions."""
+    """SQL: answers with their queries, annotators' names and predictions of the newest reward."""
     newest_version = (
         select(func.max(RewardVersion.version))
         .where(RewardVersion.project_id == project_id)
@@ -276,7 +280,7 @@ _KEYS: Final[dict[Show, tuple[ColumnElement[Any], ...]]] = {
     "differing": (Answer.query_id.expression, Answer.id.expression),
     "surprising": (func.abs(Answer.preference - Prediction.preference), Answer.id.expression),
 }
-"""Sort keys of each list, the greatest first; no two answers have the same keys."""
+"""Sort keys of each list, greatest first; no two answers have the same keys."""
 
 _TO_QUERY: Final = select(Answer).where(Answer.query_id == statements.QUERY).order_by(Answer.id)
 
@@ -295,7 +299,7 @@ def _given_answer(
 
 
 def _by_key(session: Session, project_id: int, key: str) -> int | None:
-    """Return the number of the row that an earlier change with this key made, or None."""
+    """Return the number of the row that an earlier change with this key added, or None."""
     answer = session.scalar(select(Answer).where(Answer.key == key))
     if answer is None:
         return None
@@ -307,8 +311,9 @@ def _by_key(session: Session, project_id: int, key: str) -> int | None:
 def _locked(session: Session, project_id: int, answer_id: int, by: int) -> tuple[Answer, Query]:
     """Lock an answer and its query for this transaction, and return both.
 
-    Other requests of the person who changes it, and of everybody who has answered the query, wait
-    until the transaction is over. Annotators are locked before the query, as in the queue.
+    Other requests wait until the transaction is over if they come from the person who changes the
+    answer, or from anybody who has answered the query. Annotators are locked before the query, as
+    in the queue.
     """
     answer = session.get(Answer, answer_id)
     if answer is None or answer.project_id != project_id or answer.kind == "skip":
@@ -334,7 +339,8 @@ def _correct(
         raise FeedbackError("answer: expected one to a query of everybody, got a repeat.")
     own_answers = [row for row in history if row.annotator_id == answer.annotator_id]
     counted_answers = [answer, *(row for row in own_answers if row.kind in COUNTED)]
-    corrected = counted_answers[-1].key  # the last answer that counted; `answer` may withdraw it
+    # of the last answer that counted; `answer` itself may withdraw another
+    corrected = counted_answers[-1].key
     latest = {row.annotator_id: row for row in history}
     for count, row in enumerate(latest.values()):
         is_earlier_correction = (row.detail or {}).get("corrects") == corrected

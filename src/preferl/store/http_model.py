@@ -1,4 +1,4 @@
-"""A model behind an HTTP endpoint: two clips are sent as JSON, and a preference comes back."""
+"""A model behind an HTTP endpoint: two clips are sent as JSON, and a preference is returned."""
 
 import base64
 import io
@@ -15,35 +15,35 @@ from preferl.shapes import Array
 from preferl.store.model_annotator import ModelAnswer, ShownPair
 
 SAFE: Final = r"https:|http://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?/"
-"""Begins the URLs to which a key may go: by TLS, or on this machine."""
+"""Beginnings of URLs that may get a key: those with TLS, or of this machine."""
 
 AGAIN: Final = (429, 500, 502, 503, 504)
-"""Statuses that pass: too many requests, or a server that is busy, restarted or out of reach."""
+"""HTTP statuses that pass: too many requests, or a server that is busy, restarting or away."""
 
 MOST_REPLY: Final = 2**16  # bytes of an answer
-LONGEST_PAUSE: Final = 120  # seconds between two tries, also where the server asks for more
+LONGEST_PAUSE: Final = 120  # seconds between two tries, even if the server asks for more
 
 
 @final
 class HttpModel:
-    """A model behind a URL, which takes two clips by `POST` and answers with a preference.
+    """A model behind a URL, which gets two clips by `POST` and replies with a preference.
 
-    The request is a JSON object with `question`, `instructions`, `task`, and `clips`: for each of
-    the two, a list of PNGs in base64. The reply is an object with `preference`, the probability
-    that the first clip is preferred, or null to decline, and perhaps `cost`, a number, and
-    `version`, a text.
+    The request is a JSON object with `question`, `instructions`, `task`, and `clips`. `clips` has a
+    list of PNGs in base64 for each of the two clips. The reply is an object with `preference`, the
+    probability that the first clip is preferred, or null to decline. It may have `cost`, a number,
+    and `version`, a text.
 
-    Connections that fail, and statuses 429, 500, 502, 503 and 504, are tried again after a pause
-    that doubles each time, with jitter, or after what the server asks for (`Retry-After`), at most
-    two minutes. Redirects are not followed. Certificates are checked. Proxies that the environment
-    names are not used.
+    If a connection fails, or the status is 429, 500, 502, 503 or 504, the request is sent again
+    after a pause. The pause doubles each time, with jitter. If the server asks for a pause
+    (`Retry-After`), that one is used, but two minutes at most. Redirects are not followed.
+    Certificates are checked. Proxies in the environment are not used.
 
     Args:
-        url: of the endpoint.
-        key: sent as `Authorization: Bearer`; nothing prints or stores it.
-        timeout: seconds for connecting, and between two parts of the reply. 60, since large models
+        url: URL of the endpoint.
+        key: sent as `Authorization: Bearer`. It is not printed or stored anywhere.
+        timeout: seconds for connecting, and between two parts of the reply; 60, since large models
             take tens of seconds.
-        retries: how often a request is tried again. 5 take about half a minute.
+        retries: how often a request is sent again; 5 take about half a minute.
 
     Raises:
         ConfigError: the key is empty, cannot be sent, or would cross a network without TLS.
@@ -56,8 +56,9 @@ class HttpModel:
         if key is not None:
             if not (key and key.isascii() and key.isprintable() and re.match(SAFE, url)):
                 raise ConfigError(
-                    "key of a model: expected letters that HTTP can send, and a URL of https or "
-                    "of this machine, got others. Elsewhere, people could read the key on its way."
+                    "key of a model: expected characters that HTTP can send, and a URL with https "
+                    "or of this machine, got others. Otherwise, people could read the key on its "
+                    "way."
                 )
             headers["Authorization"] = f"Bearer {key}"
         self._url = url
@@ -109,12 +110,12 @@ class HttpModel:
             )
 
     def _error(self, got: str) -> FeedbackError:
-        """Return the error about a reply, of which one line is shown, without the key."""
+        """Return the error about a reply. It shows one line of the reply, without the key."""
         if self._key:
             got = got.replace(self._key, "***")
         return FeedbackError(
             f"model: expected an answer from the URL, got {one_line(got)[:300]}. Answers so far "
-            "are recorded, and the same command goes on."
+            "are recorded, and the same command continues from there."
         )
 
 

@@ -1,6 +1,6 @@
-"""A model as an annotator: a function of two clips takes queries of a store as people do.
+"""A model as an annotator: a function of two clips answers queries of a store as people do.
 
-It has the same queue with the same leases, and its answers lie in the same table.
+It uses the same queue with the same leases, and its answers are in the same table.
 """
 
 import math
@@ -20,8 +20,10 @@ from preferl.store.schema import COUNTED, MODEL, Answer, Project, Query
 from preferl.store.store import Store
 
 FRAMES: Final = 8
-"""Pictures of each clip: of 50 steps at 30 per second, one every quarter of a second, and sixteen
-pictures for a query."""
+"""Number of pictures of each clip, and half of those of a query.
+
+For 50 steps at 30 per second, this is a picture every quarter of a second.
+"""
 
 
 @final
@@ -29,15 +31,15 @@ pictures for a query."""
 class ShownPair:
     """What a model gets of a query: two clips, and the texts that people read.
 
-    Which clip is the first is random for each query. The model sees neither rewards nor what others
-    answered.
+    Which clip is the first is random for each query. The model does not see rewards or other
+    answers.
 
     Attributes:
-        question: the project's, such as "Which clip is better?".
-        instructions: what counts as better, as plain text; "" where nobody wrote any.
-        task: what was to be done in both clips; "" where no task is named.
-        frames: pictures `[F, height, width, 3]` of bytes of the first and of the second clip,
-            evenly spaced from its first step to its last; `F` is 0 where none are wanted.
+        question: the project's question, such as "Which clip is better?".
+        instructions: what counts as better, as plain text; "" if nobody wrote any.
+        task: what was to be done in both clips; "" if no task is named.
+        frames: pictures `[F, height, width, 3]` as bytes, of the first and of the second clip. They
+            are evenly spaced from the first step to the last. `F` is 0 if none are wanted.
         observations: `[2, L, *obs]`
         actions: `[2, L, *act]`
         mask: `[2, L]` true where a step is real; real steps come last.
@@ -55,15 +57,15 @@ class ShownPair:
 @final
 @dataclass(frozen=True)
 class ModelAnswer:
-    """What a model answers to a pair.
+    """A model's answer to a pair.
 
     Raises:
         ConfigError: a number is out of its range.
     """
 
     preference: float | None  # probability that the first is preferred; None declines
-    cost: float = 0.0  # of this answer, in a unit of your choice
-    version: str = ""  # of the model, kept beside the answer
+    cost: float = 0.0  # cost of this answer, in any unit
+    version: str = ""  # version of the model, which is kept beside the answer
 
     def __post_init__(self) -> None:
         require_in("preference", 0.5 if self.preference is None else self.preference, 0, 1)
@@ -71,25 +73,25 @@ class ModelAnswer:
 
 
 class PairModel(Protocol):
-    """Compares two clips; a plain function is one."""
+    """Compares two clips; a plain function can do this."""
 
     def __call__(self, shown: ShownPair) -> ModelAnswer | float | None:
-        """Return the probability that the first is preferred, NaN or None to decline."""
+        """Return the probability that the first is preferred; NaN or None declines."""
         ...
 
 
 @final
 @dataclass
 class ModelTally:
-    """What a model has answered in one go."""
+    """What a model has answered in one call of `model_answers`."""
 
-    answers: int = 0  # recorded, also those that decline
+    answers: int = 0  # recorded answers, including declined pairs
     declined: int = 0
-    reused: int = 0  # from an earlier answer about the same two clips, without asking
-    contradictions: int = 0  # pairs with another answer in the other order, which are declined
+    reused: int = 0  # taken from an earlier answer about the same two clips, without asking
+    contradictions: int = 0  # pairs that got another answer in the other order; they are declined
     cost: float = 0.0
-    total_cost: float = 0.0  # of all answers of this annotator in the project
-    version: str = ""  # of the newest answer
+    total_cost: float = 0.0  # over all answers of this annotator in the project
+    version: str = ""  # version of the newest answer
 
 
 def model_answers(
@@ -105,29 +107,30 @@ def model_answers(
 ) -> Iterator[ModelTally]:
     """Let a model answer the queries of a project; yield the tally after each answer.
 
-    Each answer is on disk before the next query is claimed, so the same call goes on after an
-    interruption of any kind. A probability above one half is an answer for the first clip, below
-    for the second, and one half is a tie. The probability stays in the `detail` of the answer, with
-    cost and version. A pair of clips that the model has answered before is not asked again, except
-    for planned repeats, which show how consistent a model is.
+    Each answer is on disk before the next query is claimed, so the same call can continue after any
+    interruption. A probability above one half is an answer for the first clip, one below for the
+    second, and one half is a tie. The probability is kept in the `detail` of the answer, with cost
+    and version. A pair of clips that the model has answered before is not asked again, except for
+    planned repeats, which show how consistent a model is.
 
     Args:
         store: the store of queries and answers.
-        project: its project.
-        name: of the annotator, new or a model's; a name stands for one model.
+        project: project of the store.
+        name: name of the annotator: a new name, or that of a model. A name stands for one model.
         model: compares two clips.
-        frames: pictures of each clip, for which the clips need videos. 0 shows none, and needs no
-            videos.
-        both_orders: ask each pair twice, the second time with the clips exchanged. A model that
-            contradicts itself declines the pair, since it may go by the order alone.
-        answered: take pairs that others have answered, to compare the model with them, in place of
-            open ones.
-        budget: `total_cost` that must not be passed. It ends where one more answer as expensive as
-            the dearest so far would pass it.
+        frames: number of pictures of each clip, for which the clips need videos. 0 shows no
+            pictures, and needs no videos.
+        both_orders: ask each pair twice, the second time with the clips exchanged. If the two
+            answers contradict each other, the pair is declined, since the model may follow only the
+            order.
+        answered: take pairs that others have answered, instead of open ones, to compare the model
+            with them.
+        budget: limit of `total_cost`. The call ends before an answer could pass it, if that cost as
+            much as the most expensive answer so far.
 
     Raises:
         ConfigError: a person has this name.
-        FeedbackError: the model failed, or its answer is none; or it may not answer here.
+        FeedbackError: the model failed or returned no valid answer, or it may not answer here.
         DataError: the video of a clip is damaged.
 
     >>> import tempfile
@@ -140,7 +143,8 @@ def model_answers(
     [1, 2]
     """
     annotator = store.people.model(project.id, name)
-    earlier: dict[tuple[str, str], dict[str, Any]] = {}  # by the clips on the left and right
+    # by the names of the left and the right clip
+    earlier: dict[tuple[str, str], dict[str, Any]] = {}
     tally = ModelTally()
     dearest = 0.0
 
@@ -234,7 +238,7 @@ def _ask(model: PairModel, shown: ShownPair, name: str) -> ModelAnswer:
 
 
 def _kind(left: float | None) -> str:
-    """Return the answer that a probability of the left clip stands for."""
+    """Return the kind of answer for a probability of the left clip."""
     if left is None:
         return "cannot_tell"
     return ("right", "equal", "left")[1 + int(np.sign(left - 0.5))]

@@ -1,8 +1,8 @@
 """People of a project: names, personal links, roles, sign-ins, and whether they may still answer.
 
-Models that answer as people do are among them, under names of their own and without a link.
+Models that answer as people do are among them. They have their own names, and no link.
 
-A link holds a random secret, of which the store keeps a digest only; whoever has the link is taken
+A link holds a random secret, of which the store keeps only a digest. Whoever has the link is taken
 for the person. Names that look like `owner` are refused in every alphabet. The look-alike letters
 follow the skeletons of Unicode Technical Standard 39 (Unicode Security Mechanisms).
 """
@@ -23,7 +23,8 @@ from preferl.errors import ConfigError, DataError, require_in, require_one_of
 from preferl.store.database import Database, clock, now
 from preferl.store.schema import Allowance, Annotator, Project, Role, SignIn
 
-KEPT: Final = 100  # newest sign-ins of a person; older ones end, so that no link fills the database
+# newest sign-ins kept per person; older ones end, so that no link fills the database
+KEPT: Final = 100
 LONGEST_NAME: Final = 80  # letters
 OWNER: Final = "owner"  # name of the admin who works on the machine of the store
 
@@ -43,11 +44,11 @@ LOOKS_LIKE: Final = {
 DIGITS: Final = {"0": "o", "3": "e"}
 
 LETTER: Final = re.compile(r"\bLETTER (?:[A-Z-]+ )*?([A-Z])(?: WITH .*)?$")
-"""The plain letter in the name that Unicode gives to one with strokes, hooks or circles."""
+"""Finds the plain letter in Unicode's name of a letter with strokes, hooks or circles."""
 
 
 def tidy(name: str) -> str:
-    """Return a name as the store keeps it: without outer spaces, with single inner ones."""
+    """Return a name as the store keeps it: without outer spaces, and with single inner spaces."""
     return " ".join(name.split())
 
 
@@ -57,13 +58,13 @@ def is_name(name: str) -> bool:
 
 
 def require_name(name: str) -> str:
-    """Return a tidied name for an import; raise `DataError` for no name or one like the owner's."""
+    """Return a tidied name for an import; raise `DataError` if it is empty or like the owner's."""
     if not is_name(name):
         raise DataError(f"annotator: expected 1 to {LONGEST_NAME} letters, got {repr(name)[:100]}.")
     if looks_like_owner(name):
         raise DataError(
             f"annotator: expected a name that is not the owner's, got {name!r}. The owner of this "
-            "store gave none of them: name who did with --name."
+            "store gave none of these answers: name their annotator with --name."
         )
     return name
 
@@ -76,13 +77,12 @@ def refuse_owner(name: str) -> None:
     if looks_like_owner(name):
         raise ConfigError(
             f'name: expected one that nobody takes for "{OWNER}", who runs this server, got '
-            f"{name[:100]!r}. Choose another one. The owner's link is shown by `preferl annotate "
-            "serve`."
+            f"{name[:100]!r}. Choose another name. `preferl annotate serve` shows the owner's link."
         )
 
 
 def looks_like_owner(name: str) -> bool:
-    """Whether a name reads as `owner`, also in other alphabets, or with marks, spaces or digits.
+    """Whether a name reads as `owner`, even in other alphabets, or with marks, spaces or digits.
 
     >>> looks_like_owner("Ｏｗｎｅｒ"), looks_like_owner("0WNER."), looks_like_owner("Owner of it")
     (True, True, False)
@@ -92,7 +92,7 @@ def looks_like_owner(name: str) -> bool:
 
 
 def _latin(letter: str) -> str:
-    """Return the Latin letter that a letter looks like; an empty text for an invisible one."""
+    """Return the Latin letter that a letter looks like; "" for an invisible letter."""
     if letter in LOOKS_LIKE:
         return LOOKS_LIKE[letter]
     if letter.isascii():
@@ -106,7 +106,7 @@ def _latin(letter: str) -> str:
 
 
 class Invitation(NamedTuple):
-    """A person and the secret of their link, which nobody can look up later."""
+    """A person and the secret of their link, which cannot be looked up later."""
 
     annotator: Annotator
     secret: str
@@ -118,7 +118,7 @@ class People:
 
     def __init__(self, database: Database, key: Callable[[], bytes]) -> None:
         self._database = database
-        self._key = key  # returns the store's secret; the owner's is derived from it
+        self._key = key  # returns the store's secret, from which the owner's is derived
 
     def invite(
         self,
@@ -129,10 +129,10 @@ class People:
         hours: float | None = None,
         uses: int | None = None,
     ) -> Invitation:
-        """Invite a person and return their link; the link of an earlier invitation ends.
+        """Invite a person and return their link. The link of an earlier invitation ends.
 
-        The link opens for `hours` and for a number of `uses`; None sets no limit. Sessions that it
-        opened may last longer than `hours`.
+        The link opens for `hours`, and `uses` times; None sets no limit. Sessions that it opened
+        may last longer than `hours`.
 
         Raises:
             ConfigError: the name is empty, longer than 80 letters or like the owner's; the role or
@@ -144,12 +144,12 @@ class People:
         return self._admit(project_id, name, role, secrets.token_urlsafe(24), hours, uses)
 
     def model(self, project_id: int, name: str) -> Annotator:
-        """Return the model that answers under this name, which is new or a model's already.
+        """Return the model that answers under this name; add it if the name is new.
 
-        A new one is added. Nobody gets a link to answer in its name.
+        Nobody gets a link to answer in its name.
 
         Raises:
-            ConfigError: a person's name, or one that `invite` refuses.
+            ConfigError: a person has this name, or `invite` refuses it.
         """
         refuse_owner(name)
         existing = self._database.first(_named(project_id, tidy(name)))
@@ -159,9 +159,9 @@ class People:
         return self._admit(project_id, name, "annotator", secret, is_model=True).annotator
 
     def revoke(self, project_id: int, name: str) -> Annotator:
-        """End the link of a person and all their sessions; a new invitation lets them in again.
+        """End the link of a person and all their sessions. A new invitation lets them in again.
 
-        Raises `ConfigError` where there is nobody of this name, or it is the owner's.
+        `ConfigError` is raised if nobody has this name, or if it is the owner's.
         """
         refuse_owner(name)
         with self._database.write() as session:
@@ -172,16 +172,16 @@ class People:
         return annotator
 
     def owner(self, project_id: int) -> Invitation:
-        """Return the admin on this machine, whose link stays the same."""
+        """Return the admin on this machine. Their link never changes."""
         secret = hmac.new(self._key(), f"owner of {project_id}".encode(), hashlib.sha256)
         return self._admit(project_id, OWNER, "admin", secret.hexdigest())
 
     def by_secret(self, secret: str) -> Annotator | None:
-        """Return the person whose link has this secret; None unless they may still answer."""
+        """Return the person whose link has this secret; None if they may not answer any more."""
         return self._database.first(select(Annotator).where(_opens(secret)))
 
     def get(self, annotator_id: int) -> Annotator:
-        """Return the person of this number; raise `ConfigError` where there is none."""
+        """Return the person of this number; raise `ConfigError` if there is none."""
         with self._database.read() as session:
             return _existing(session, annotator_id)
 
@@ -198,7 +198,10 @@ class People:
         disabled: bool | None = None,
         qualified: bool | None = None,
     ) -> Annotator:
-        """Change a person's role or rights, where not None; raise `ConfigError` if unknown."""
+        """Change a person's role or rights, unless None.
+
+        Raise `ConfigError` if they are unknown.
+        """
         with self._database.write() as session:
             annotator = _existing(session, annotator_id)
             if role is not None:
@@ -216,9 +219,9 @@ class People:
     ) -> tuple[Annotator, str] | None:
         """Sign in by the secret of a link; return its person and the token of a new session.
 
-        This counts as one use of the link. The store keeps a digest of the token only. The
-        browser's former session, whose token is `instead_of`, ends. Returns None where the link
-        is unknown, has expired or is used up.
+        This counts as one use of the link. The store keeps only a digest of the token. The
+        browser's former session, whose token is `instead_of`, ends. If the link is unknown, has
+        expired or is used up, None is returned.
         """
         token = secrets.token_urlsafe(24)
         with self._database.write() as session:
@@ -254,7 +257,7 @@ class People:
             _end(session, SignIn.token_hash == _digest(token))
 
     def last_sign_ins(self, project_id: int) -> dict[int, float]:
-        """Return when each person of a project last opened their link, by their number."""
+        """Return when each person of a project last opened their link, by the person's number."""
         sign_ins = (
             select(SignIn.annotator_id, func.max(SignIn.began_at))
             .join(Annotator)
@@ -268,7 +271,7 @@ class People:
     def take_allowance(
         self, what: str, who: str, per_second: float, burst: float, *, count: int = 1
     ) -> bool:
-        """Take `count` requests of the kind `what` from an allowance; False if fewer are left.
+        """Take `count` requests of the kind `what` from an allowance; false if fewer are left.
 
         Everybody's allowance begins at `burst`. It grows by `per_second` each second, up to
         `burst`.
@@ -276,7 +279,7 @@ class People:
         seconds_since = now() - Allowance.at
         seconds_since = case(
             (seconds_since < 0, 0.0), else_=seconds_since
-        )  # the clock was set back
+        )  # otherwise the clock was set back
         grown = Allowance.left + seconds_since * per_second
         left = case((grown > burst, burst), else_=grown)
         allowance = (
@@ -293,7 +296,7 @@ class People:
                 if session.get(Allowance, (what, who)) is not None:
                     return False
                 session.add(Allowance(what=what, who=who, left=burst - count, at=clock(session)))
-        except IntegrityError:  # the same person's first request to another server, just now
+        except IntegrityError:  # another server just now took the same person's first request
             return self.take_allowance(what, who, per_second, burst, count=count)
         return True
 
@@ -331,7 +334,7 @@ class People:
                 elif annotator.is_model != is_model:
                     raise ConfigError(
                         f"name: expected one that no {'person' if is_model else 'model'} has, got "
-                        f"{name!r}. Choose another one: people and models answer apart."
+                        f"{name!r}. Choose another name: people and models have different names."
                     )
                 annotator.role = role
                 annotator.disabled_at = None

@@ -15,7 +15,7 @@ from preferl.store.database import SLACK_SECONDS, Database, clock, now
 from preferl.store.schema import Clip, Event, Prediction, Project, Query, RewardVersion, Service
 from preferl.store.status import ServiceState, Status, from_json, to_json
 
-PACE_SECONDS: Final = 600.0  # A person's pace is that of their last ten minutes
+PACE_SECONDS: Final = 600.0  # a person's pace is that of their last ten minutes
 ACTIVE_SECONDS: Final = 60.0  # people with a heartbeat within this time count as active
 LOST_AFTER: Final = 3  # heartbeats that a program may miss before it counts as lost
 
@@ -23,17 +23,19 @@ LOST_AFTER: Final = 3  # heartbeats that a program may miss before it counts as 
 @final
 @dataclass(frozen=True)
 class Progress:
-    """How far a project is, for one person or for none in particular."""
+    """How far a project is, for one person or in general."""
 
-    answered: int  # everybody's answers that count, to queries that a reward learns from
-    wanted: int  # the budget, or else the answers that all queries so far need; plus imported ones
+    answered: int  # answers of everybody that count, to queries that a reward learns from
+    # the budget, or else the answers that all queries so far need; plus imported answers
+    wanted: int
     open: int  # queries that still need answers, with or without videos
-    pairs_undrawn: int  # pairs that cannot be shown yet, since a video is missing
+    pairs_undrawn: int  # pairs that cannot be shown yet, because a video is missing
     clips_failed: int  # clips that could not be drawn
-    people_active: int  # people who looked at a pair within a minute
-    revision: int  # grows with every answer except skips
+    people_active: int  # people who have looked at a pair within a minute
+    revision: int  # grows with every answer that is not a skip
     mine: int = 0  # this person's answers that count
-    mine_per_hour: float | None = None  # by their last ten minutes; None below three answers
+    # in their last ten minutes; None for fewer than three answers
+    mine_per_hour: float | None = None
 
 
 class Totals(NamedTuple):
@@ -69,7 +71,7 @@ class Reports:
             budget = session.get_one(Project, project_id).budget
         return Progress(
             answered=int(counted)
-            + imported,  # imported answers come on top of those asked for here
+            + imported,  # imported answers are added to those that were asked for here
             wanted=(budget or int(needed)) + imported,
             open=int(unanswered),
             pairs_undrawn=undrawn,
@@ -94,12 +96,12 @@ class Reports:
             recent, since = session.execute(statements.MINE_SINCE, values).one()
         pace = None
         if recent >= 3 and time > since:
-            # The first answer begins the time span, so it is not counted as work within it.
+            # The first answer begins the time span, so it does not count as work within it.
             pace = 3600.0 * (recent - 1) / (time - since)
         return {"mine": mine, "mine_per_hour": pace}
 
     def totals(self, project_id: int) -> Totals:
-        """Count answers and open queries, without the rest of `Progress`."""
+        """Count answers and open queries only, without the other numbers of `Progress`."""
         ((given, wanted, unanswered),) = self._database.rows(
             statements.TOTALS, project_id=project_id
         )
@@ -113,15 +115,15 @@ class Reports:
         return int(self._database.first(statements.OF_AGENT, **values) or 0)
 
     def revision(self, project_id: int) -> int:
-        """Return the number of answers without skips, which is cheap to read and only grows."""
+        """Return the number of answers without skips. It is cheap to read, and only grows."""
         return int(self._database.first(statements.REVISION, project_id=project_id) or 0)
 
     def decided(self, project_id: int) -> int:
-        """Count the queries with a decided answer, ties included: a reward learns from these."""
+        """Count the queries with a decided answer or a tie, from which a reward learns."""
         return int(self._database.first(statements.DECIDED, project_id=project_id) or 0)
 
     def clock(self) -> float:
-        """Return the time by the database's clock, which all dates in the store are by."""
+        """Return the time of the database's clock, which all dates in the store use."""
         with self._database.read() as session:
             return clock(session)
 
@@ -136,12 +138,12 @@ class Reports:
         detail: dict[str, Any] | None = None,
         predicted: Mapping[int, float] | None = None,
     ) -> RewardVersion:
-        """Announce a reward version, numbered from 1, that was just published.
+        """Announce a reward version, numbered from 1, that has just been published.
 
-        The reward was fitted to a number of `answers`. Its `accuracy` on held-out answers, None
-        without any, has a 95 % `interval`; `detail` is further information, as JSON. `predicted`
-        maps the number of a query to the probability that its first clip is preferred, and
-        replaces earlier predictions.
+        The reward was fitted to `answers` answers. `accuracy` is that on held-out answers, with a
+        95 % `interval`; None if there are no held-out answers. `detail` is further information, as
+        JSON. `predicted` maps the number of a query to the probability that its first clip is
+        preferred, and replaces earlier predictions.
         """
         require_in("version", version, 1, inf)
         predictions = [
@@ -194,11 +196,11 @@ class Reports:
 
         try:
             record()
-        except IntegrityError:  # another program of this name sent its first heartbeat just now
+        except IntegrityError:  # another program of this name has just sent its first heartbeat
             record()
 
     def require_writable(self) -> None:
-        """Raise `StorageError` if the database takes no writes now, after waiting for its lock."""
+        """Raise `StorageError` if the database cannot be written to, after waiting for its lock."""
         with self._database.write(durable=False) as session:
             clock(session)
 
@@ -224,7 +226,7 @@ class Reports:
         annotator_id: int | None = None,
         detail: dict[str, Any] | None = None,
     ) -> None:
-        """Record an event, dated now."""
+        """Record an event with the current date."""
         event = Event(project_id=project_id, annotator_id=annotator_id, kind=kind, detail=detail)
         with self._database.write() as session:
             event.at = clock(session)
@@ -237,6 +239,6 @@ class Reports:
         return None if event is None else event.detail or {}
 
     def latest_events(self, project_id: int, limit: int = 50) -> list[Event]:
-        """Return what people and services did besides answering, the newest event first."""
+        """Return what people and services did besides answering, newest first."""
         events = select(Event).where(Event.project_id == project_id)
         return self._database.all(events.order_by(Event.id.desc()).limit(limit))
