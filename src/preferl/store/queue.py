@@ -1,11 +1,11 @@
 """The queue: hands queries to people, takes their answers, and never takes an answer twice.
 
-A query is leased to a person for a while and returns to the queue if they leave. Every step is one
-transaction: a query never has more leases than it needs answers, an answer is on disk before it is
-acknowledged, and the same answer sent twice is one answer.
+A query is leased to a person for a while, and returns to the queue if they leave. Every step is one
+transaction. A query never has more leases than it needs answers. An answer is on disk before it is
+acknowledged. The same answer sent twice is one answer.
 
-Random choices (sides, repeats, known pairs) depend on the query and the person alone, not on a
-generator, so that a reloaded page shows the same.
+Random choices (sides, repeats, known pairs) depend only on the query and the person, not on a
+generator. A reloaded page therefore shows the same.
 """
 
 import secrets
@@ -40,18 +40,19 @@ AnswerOrRating = TypeVar("AnswerOrRating", Answer, Rating)
 
 State = Literal["ready", "waiting", "done", "paused", "unqualified"]
 
-MAX_LEASES: Final = 8  # queries of one person: the one on screen and those fetched ahead
-REPEAT_AFTER: Final = 10  # answers before a query may be repeated, so that people do not recall it
+MAX_LEASES: Final = 8  # most queries that a person holds: the one on screen and those fetched ahead
+# answers before a query may be repeated, so that people do not remember it
+REPEAT_AFTER: Final = 10
 LEASE_SPACING: Final = (
     1e-6  # seconds between leases of a claim: the resolution of times since the epoch
 )
-LEASE_TRIES: Final = 5  # how often to choose again where somebody else took the query meanwhile
+LEASE_TRIES: Final = 5  # how often to choose again if somebody else took the query in between
 
 
 class LeasedQuery(NamedTuple):
     """A query that a person holds: the clip on each side, and the token for the answer.
 
-    `task` describes the task of both clips; "" where it is not known.
+    `task` describes the task of both clips; "" if it is not known.
     """
 
     token: str
@@ -66,9 +67,9 @@ class LeasedQuery(NamedTuple):
 class Claim(NamedTuple):
     """The queries that a person holds, oldest first, or why there are none.
 
-    The state is `"ready"` with queries; without any it is `"waiting"` for more, `"done"`,
-    `"paused"` by an admin, or `"unqualified"` by the answers to known pairs. `ratings` is whether
-    the project lets people rate the clips of these queries.
+    The state is `"ready"` if there are queries. Otherwise it is `"waiting"` for more, `"done"`,
+    `"paused"` by an admin, or `"unqualified"` because of the answers to known pairs. `ratings` is
+    whether the project lets people rate the clips of these queries.
     """
 
     state: State
@@ -77,7 +78,7 @@ class Claim(NamedTuple):
 
 
 class RecordedAnswer(NamedTuple):
-    """An answer that is on disk; `new` is false if it was recorded before."""
+    """An answer that is on disk; `new` is false if the answer was recorded before."""
 
     answer_id: int
     new: bool
@@ -85,7 +86,7 @@ class RecordedAnswer(NamedTuple):
 
 @final
 class Queue:
-    """Leases queries and records answers; after an answer, `ranked` asks a list's next query."""
+    """Leases queries and records answers. After an answer, `ranked` asks a list's next query."""
 
     def __init__(self, database: Database, ranked: RankedQueries) -> None:
         self._database = database
@@ -102,11 +103,11 @@ class Queue:
     ) -> Claim:
         """Lease queries to a person until they hold `count`, and return all that they hold.
 
-        Claiming again returns the same queries with the same sides, so that a page can be reloaded.
-        With `undrawn`, queries without videos are leased, too, for programs that answer by the
-        numbers. With `answered`, queries are leased that others have answered, however many answers
-        they need, so that one more annotator can be compared with them. Raises `FeedbackError` for
-        a count out of range, or a person who may not answer.
+        If a person claims again, they get the same queries with the same sides, so that a page can
+        be reloaded. With `undrawn`, queries without videos are leased, too, for programs that
+        answer by the numbers. With `answered`, the person gets queries that others have answered,
+        even if these need no more answers, so that another annotator can be compared with them.
+        `FeedbackError` is raised for a count out of range, or a person who may not answer.
         """
         if not 1 <= count <= MAX_LEASES:
             raise FeedbackError(f"count: expected 1 to {MAX_LEASES}, got {count}.")
@@ -138,21 +139,20 @@ class Queue:
         response_ms: float | None = None,
         detail: dict[str, Any] | None = None,
     ) -> RecordedAnswer:
-        """Record an answer, which is on disk when this returns.
+        """Record an answer; it is on disk when this returns.
 
         Args:
             annotator_id: who answers.
-            token: token of the claimed query. It may have expired meanwhile: an answer is
-                never thrown away.
-            key: chosen by the sender for this answer; sending it again changes nothing.
+            token: token of the claimed query. It may have expired: an answer is never thrown away.
+            key: names this answer, and is chosen by the sender. Sending it again changes nothing.
             kind: `"left"`, `"right"`, `"equal"`, `"cannot_tell"` or `"skip"`, as seen on screen.
             strength: `"slight"` or `"clear"`, or None.
             response_ms: milliseconds from the first picture to the answer.
             detail: further information, as JSON.
 
         Raises:
-            FeedbackError: the token is another person's or was answered already, or the kind is
-                unknown; nothing is written then.
+            FeedbackError: the token belongs to another person or was answered already, or the kind
+                is unknown. Nothing is written then.
         """
         _check_answer(kind, strength, response_ms)
         with recording(self._database, Answer, annotator_id, key) as (session, earlier_answer):
@@ -179,7 +179,7 @@ class Queue:
                     answered_at=clock(session),
                     detail=detail,
                 )
-        # Also if the answer is sent again, since the first request may have been killed before it.
+        # Even if the answer is sent again: the first request may have been killed before this.
         self._ranked.extend(answer.project_id)
         return RecordedAnswer(answer.id, earlier_answer is None)
 
@@ -187,7 +187,7 @@ class Queue:
         """Undo a person's latest answer that counts, and lease them its query again.
 
         Earlier answers can then be undone one by one. Sending the same `key` again returns the same
-        query. Returns None if there is nothing to undo, or if the person did not qualify.
+        query. If there is nothing to undo, or if the person did not qualify, None is returned.
         """
         with recording(self._database, Answer, annotator_id, key) as (session, earlier_answer):
             if earlier_answer is not None:
@@ -206,7 +206,7 @@ class Queue:
             lease = session.get(Lease, (query.id, annotator_id)) or Lease(
                 query_id=query.id, annotator_id=annotator_id, token=secrets.token_urlsafe(16)
             )
-            # The query comes before all others that the person holds, as it did at first.
+            # This query comes before all others that the person holds, as it did the first time.
             lease.granted_at = last_answer.granted_at or time
             lease.swapped = last_answer.swapped
             lease.renewed_at = time
@@ -216,7 +216,7 @@ class Queue:
             return _leased_query(lease, query)
 
     def heartbeat(self, annotator_id: int, tokens: Sequence[str]) -> float | None:
-        """Extend a person's leases; return when they now expire, None if no lease is left."""
+        """Extend a person's leases; return when they expire now, or None if no lease is left."""
         expires_at = None
         with self._held_leases(annotator_id, tokens) as (time, leases):
             for lease, seconds in leases:
@@ -227,7 +227,7 @@ class Queue:
         return expires_at
 
     def release(self, annotator_id: int, tokens: Sequence[str]) -> int:
-        """End these leases at once, as when a page closes; return how many."""
+        """End these leases at once, for example when a page closes; return how many."""
         with self._held_leases(annotator_id, tokens) as (time, leases):
             for lease, _ in leases:
                 lease.expires_at = time
@@ -237,7 +237,10 @@ class Queue:
     def _held_leases(
         self, annotator_id: int, tokens: Sequence[str]
     ) -> Iterator[tuple[float, list[tuple[Lease, float]]]]:
-        """Open a transaction; yield the time, and a person's leases with the seconds each lasts."""
+        """Open a transaction.
+
+        Yield the time, and a person's leases with the seconds that each lasts.
+        """
         leases = (
             select(Lease, Project.lease_seconds)
             .join(Query, Query.id == Lease.query_id)
@@ -254,10 +257,10 @@ class Queue:
 def recording(
     database: Database, table: type[AnswerOrRating], annotator_id: int, key: str
 ) -> Iterator[tuple[Session, AnswerOrRating | None]]:
-    """Open a transaction of one person; yield it and the row that has this key already.
+    """Open a transaction of one person; yield it and the row that already has this key, if any.
 
     Raises:
-        FeedbackError: a key that is too short or too long, or somebody else's.
+        FeedbackError: the key is too short, too long, or somebody else's.
     """
     if not 8 <= len(key) <= 100:
         raise FeedbackError(f"key: expected 8 to 100 letters, got {len(key)}.")
@@ -272,7 +275,7 @@ def recording(
 
 
 class _Choice:
-    """Chooses, in one transaction, the queries that a person keeps and gets next."""
+    """Chooses, within a transaction, which queries a person keeps and gets next."""
 
     def __init__(self, session: Session, project_id: int, annotator_id: int) -> None:
         self.session = session
@@ -285,7 +288,7 @@ class _Choice:
         self._qualifying = bool(self.project.qualification) and not settled
 
     def renewed(self) -> list[tuple[Lease, Query]]:
-        """Renew the person's leases, oldest first, also expired ones that nobody else needs."""
+        """Renew the person's leases, oldest first, even expired ones that nobody else needs."""
         renewed_leases = []
         for lease, query in self.session.execute(statements.HOLDING, self._values).all():
             is_kept = active_at(lease, self.at) or query.purpose != "ask" or self._can_go_on(query)
@@ -299,7 +302,7 @@ class _Choice:
         return renewed_leases
 
     def qualified(self) -> bool:
-        """Whether the person may go on: admins always, others by their answers to known pairs."""
+        """Whether the person may continue: admins always, others by answers to known pairs."""
         if not self._qualifying:
             return True
         required = self.project.qualification
@@ -319,7 +322,7 @@ class _Choice:
         return True
 
     def next(self, *, undrawn: bool = False, answered: bool = False) -> tuple[Lease, Query] | None:
-        """Lease one more query and return it; None if there is none for this person now."""
+        """Lease another query and return it; None if there is none for this person now."""
         if self._qualifying:
             needs_known_pairs = self._count(statements.KNOWN_HAD) < self.project.qualification
             query = self._query(statements.UNSEEN_KNOWN) if needs_known_pairs else None
@@ -368,11 +371,14 @@ class _Choice:
         return query.needed > self._count(statements.OUT, query_id=query.id)
 
     def _can_go_on(self, query: Query) -> bool:
-        """Whether a person whose lease ran out may keep the query."""
+        """Whether a person whose lease has expired may keep the query."""
         return bool(self._count(statements.LOCKED, query_id=query.id)) and self._has_room(query)
 
     def _known_or_repeat(self, *, undrawn: bool) -> Query | None:
-        """Return now and then a known pair or a repeat in place of the next query, else None."""
+        """Return a known pair or a repeat instead of the next query, if it is time.
+
+        Otherwise None.
+        """
         known_share = self.project.known_share
         repeat_share = self.project.repeat_share
         if not known_share and not repeat_share:
@@ -384,7 +390,7 @@ class _Choice:
         return self._repeat(occasion, undrawn) if number < known_share + repeat_share else None
 
     def _repeat(self, occasion: tuple[object, ...], undrawn: bool) -> Query | None:
-        """Return a new query that repeats one of the person's own, perhaps with sides swapped."""
+        """Return a new query that repeats one of the person's own, perhaps with swapped sides."""
         values = self._values | {"limit": REPEAT_AFTER, "undrawn": undrawn}
         repeatable = self.session.execute(statements.REPEATABLE, values).all()
         if not repeatable:
@@ -414,8 +420,8 @@ class _Choice:
             annotator_id=self.annotator.id,
             token=secrets.token_urlsafe(16),
             swapped=number < 0.5 if query.swapped is None else query.swapped,
-            # Lease times rise, so that a claim lists queries in the order in which they were
-            # leased. A more urgent query never replaces the one on screen.
+            # Lease times rise, so that a claim lists queries in the order of their leases. A more
+            # urgent query never replaces the one on screen.
             granted_at=self.at + LEASE_SPACING * self._leased,
             renewed_at=self.at,
             expires_at=self.at + self.project.lease_seconds,
@@ -427,13 +433,13 @@ class _Choice:
 
 
 def draw(*seed: object) -> float:
-    """Return a number in [0, 1) that depends on the seed alone, so that choices do not change."""
+    """Return a number in [0, 1) that depends only on the seed, so that choices do not change."""
     digest = blake2b(repr(seed).encode(), digest_size=7).digest()
     return int.from_bytes(digest, "big") / 2**56
 
 
 def active_at(lease: Lease, at: float) -> bool:
-    """Whether a lease is valid; one from the future is not, since the clock was set back."""
+    """Whether a lease is valid; a lease from the future is not, as the clock was set back."""
     return lease.expires_at > at and lease.renewed_at < at + SLACK_SECONDS
 
 
@@ -448,7 +454,7 @@ def _check_answer(kind: str, strength: str | None, response_ms: float | None) ->
 
 
 def answering_person(session: Session, project_id: int, annotator_id: int) -> Annotator:
-    """Lock and return the row of a person; raise `FeedbackError` if they may not answer here."""
+    """Lock and return a person's row; raise `FeedbackError` if they may not answer here."""
     annotator = session.get(Annotator, annotator_id, with_for_update=True)
     if annotator is None or annotator.project_id != project_id:
         raise _may_not_answer("nobody of this project")
@@ -488,7 +494,7 @@ def _by_key(
 def record_answer(
     session: Session, query: Query, shown_row: Lease | Answer, **columns: Any
 ) -> Answer:
-    """Add an answer to a query as it was shown, and update how many answers the query needs."""
+    """Add an answer, given by the side on screen, and update how many answers the query needs."""
     shared_columns = {
         "project_id": query.project_id,
         "query_id": query.id,

@@ -1,9 +1,9 @@
-"""Draw recorded states of simulators for people to compare, without simulating again.
+"""Draw recorded states of simulators for people to compare, without simulating them again.
 
-`StateReader` reads the states. For MuJoCo a state is `[qpos, qvel, placed]`, where `placed` holds
-the places of jointless objects that the environment moves in each episode, such as the door of
-`AdroitHandDoor-v1`. For classic control it is the environment's own `state`. For an environment
-whose state cannot be set, it is the picture itself, recorded while the agent acts.
+`StateReader` reads the states. For MuJoCo, a state is `[qpos, qvel, placed]`. `placed` holds the
+places of objects without joints that the environment moves in each episode, such as the door of
+`AdroitHandDoor-v1`. For classic control, the state is the environment's own `state`. If an
+environment's state cannot be set, the state is the picture itself, recorded while the agent acts.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,30 +28,29 @@ from preferl.shapes import Array, FloatArray, IntArray
 from preferl.video import decode_picture, encode_picture
 
 Camera = str | dict[str, Any]
-"""The name of a camera of the model, or the settings in which a free one differs from the
-environment's own."""
+"""A camera: its name in the model, or settings that differ from the environment's own camera."""
 
 FREE = ("lookat", "distance", "azimuth", "elevation", "trackbodyid")
-"""What a free camera has: a point and metres from it, two angles in degrees, a body to follow."""
+"""Settings of a free camera: a point, metres from it, two angles in degrees, a body to follow."""
 
 _DOOR = {"lookat": [0.02, -0.07, 0.25], "distance": 1.4, "azimuth": 68.0, "elevation": -33.0}
 CAMERAS: Mapping[str, Camera] = MappingProxyType({"AdroitHandDoor-v1": _DOOR})
-"""Ids to views of hand and object where the environment's own hides one behind the other."""
+"""Views of hand and object by environment id, if one hides the other in the usual view."""
 
 PLACES = ("body_pos", "body_quat", "geom_pos", "site_pos")
-"""Arrays of a model through which environments place things without a joint."""
+"""Arrays of a model with which environments place things that have no joint."""
 
 PICTURE_BYTES: Final = 8_192
-"""Bytes of each picture that is recorded while an agent acts; 1,000 steps take 8 MB."""
+"""Size in bytes of each picture that is recorded while an agent acts; 1,000 steps take 8 MB."""
 
 
 def view(env: Environment, camera: Camera | None) -> Any:
-    """Return a camera of a MuJoCo environment after its reset, as MuJoCo's renderer takes it.
+    """Return a camera of a MuJoCo environment, after its reset, for MuJoCo's renderer.
 
-    `camera` is a name in the model, or the settings that differ from the environment's own view;
-    `{}` is that view. None takes the camera of `CAMERAS`, or else one that follows the body if the
-    environment has it, so that walkers do not leave the picture. Raises `ConfigError` for a camera
-    or body that the model does not have, and for an unknown setting.
+    `camera` is a name in the model, or settings that differ from the environment's own view; `{}`
+    is that view. None takes the camera of `CAMERAS`. If there is none, it takes one that follows
+    the body, if the environment has one, so that walkers stay in the picture. `ConfigError` is
+    raised for a camera or body that the model does not have, and for an unknown setting.
     """
     stage: Any = env.unwrapped
     names = [stage.model.camera(number).name for number in range(stage.model.ncam)]
@@ -70,7 +69,7 @@ def view(env: Environment, camera: Camera | None) -> Any:
         return camera
     if unknown := set(camera) - set(FREE):
         raise ConfigError(f"camera: expected some of {FREE}, got {sorted(unknown)}.")
-    body = camera.get("trackbodyid", 0)  # MuJoCo would end the process
+    body = camera.get("trackbodyid", 0)  # MuJoCo would end the process for a wrong one
     bodies = range(stage.model.nbody)
     if body not in bodies:
         raise ConfigError(f"camera's trackbodyid: expected 0 to {bodies[-1]}, got {body}.")
@@ -88,9 +87,9 @@ def view(env: Environment, camera: Camera | None) -> Any:
 
 @final
 class MujocoStage:
-    """Draws MuJoCo states in squares of `size` pixels without shadows, mirrors and smoothed edges.
+    """Draws MuJoCo states in squares of `size` pixels, without shadows, mirrors and smoothed edges.
 
-    The environment is reset; `resources` closes the graphics context. Raises `ConfigError` for a
+    The environment is reset. `resources` closes the graphics context. `ConfigError` is raised for a
     camera that `view` refuses, and on a machine that cannot draw.
     """
 
@@ -104,7 +103,8 @@ class MujocoStage:
         self._data = stage.data
         sizes = [self._model.nq, self._model.nv, *(len(rows) for _, rows in self._placed)]
         self._ends: list[int] = np.cumsum(sizes).tolist()
-        self.widths = (self._ends[-1], 1 + self._ends[-1])  # of states; some begin with the time
+        # of states; some also have the time at their beginning
+        self.widths = (self._ends[-1], 1 + self._ends[-1])
         self._forward = mujoco.mj_forward
         self._camera = view(env, camera)
         draw_plainly(env)
@@ -113,11 +113,11 @@ class MujocoStage:
         buffer.offheight = max(size, buffer.offheight)
         try:
             self._renderer = resources.enter_context(mujoco.Renderer(self._model, size, size))
-        except Exception as error:  # each way to draw has its own errors
+        except Exception as error:  # each way of drawing has its own errors
             raise no_graphics(error) from error
 
     def draw(self, state: Array, action: Array) -> Array:
-        """Draw a state; the action is not shown."""
+        """Draw a state. The action is not shown."""
         del action
         parts = np.split(state[-self._ends[-1] :], self._ends[:-1])
         self._data.qpos[:], self._data.qvel[:], *parts = parts
@@ -130,7 +130,7 @@ class MujocoStage:
 
 @final
 class StateStage:
-    """Draws environments that keep all of their state in `state`, as classic control does."""
+    """Draws environments that keep their whole state in `state`, as classic control does."""
 
     def __init__(self, env: Environment) -> None:
         env.reset(seed=0)
@@ -139,7 +139,7 @@ class StateStage:
         self.widths = (len(_state(self._stage)),)  # of states
 
     def draw(self, state: Array, action: Array) -> Array:
-        """Draw a state; a pendulum also shows the torque that is about to act."""
+        """Draw a state. A pendulum also shows the torque that will act next."""
         self._stage.state = np.asarray(state, np.float64)
         if hasattr(self._stage, "last_u"):
             limit = self._stage.max_torque
@@ -153,15 +153,15 @@ Stage = MujocoStage | StateStage
 
 @final
 class StateReader:
-    """Reads the state of an environment, from which it can be drawn again, for a clip's `states`.
+    """Reads an environment's state for a clip's `states`, so that it can be drawn again.
 
-    For registered environments of MuJoCo and classic control, and others that draw the same
-    pictures once their `state` is set, it reads that state. For any other environment made with
-    `render_mode="rgb_array"`, it reads the picture itself.
+    For registered environments of MuJoCo and classic control, it reads their state. So it does for
+    other environments that draw the same pictures after their `state` was set. For any other
+    environment made with `render_mode="rgb_array"`, it reads the picture itself.
 
     Args:
         env: the environment. The reader may reset it to find out what its pictures depend on, and
-            restores its generator; so make the reader before an episode.
+            restores its generator. Therefore make the reader before an episode.
 
     >>> import gymnasium
     >>> env = gymnasium.make("CartPole-v1")
@@ -184,7 +184,7 @@ class StateReader:
         self._placed = placed(env) if simulated and self._drawn is None else None
 
     def __call__(self) -> Array:
-        """Return the present `[state]`; raise `ConfigError` without a state and pictures."""
+        """Return the current `[state]`; raise `ConfigError` if there is no state and no picture."""
         if self._drawn is not None:
             return picture_state(self._drawn.render())
         if self._placed is None:
@@ -208,9 +208,9 @@ def _generator_left_alone(stage: Any) -> Iterator[None]:
 
 
 def _shows_state(env: Environment) -> bool:
-    """Whether pictures depend on the id and `state` alone; the environment's generator is restored.
+    """Whether pictures depend only on the id and `state`; the environment's generator is restored.
 
-    They do in gymnasium's own environments that have a `state`.
+    This holds for gymnasium's own environments that have a `state`.
     """
     stage: Any = env.unwrapped
     try:
@@ -219,17 +219,17 @@ def _shows_state(env: Environment) -> bool:
                 env.reset(seed=0)
                 return getattr(stage, "state", None) is not None
             return _shows_the_same(env)
-    except Exception:  # environments raise errors of any class over a state
+    except Exception:  # environments raise errors of any class for a state
         return False
 
 
 def _shows_the_same(env: Environment) -> bool:
-    """Whether states that are set in another episode give the same pictures as in their own."""
+    """Whether states that are set in another episode give the same pictures as in their own one."""
     stage: Any = env.unwrapped
     arguments = stage.spec.kwargs
     usual = gymnasium.registry[stage.spec.id].kwargs
     if {**arguments, "render_mode": None} != {**usual, "render_mode": None}:
-        return False  # its id alone makes a different environment
+        return False  # its id alone would make a different environment
     actions = deepcopy(env.action_space)
     actions.seed(0)
     renderings: list[tuple[FloatArray, Any]] = []
@@ -252,7 +252,7 @@ def picture_state(picture: Any) -> Array:
     if not is_picture:
         raise ConfigError(
             "what the environment renders: expected a picture [height, width, 3] of bytes, got "
-            f"{type(picture).__name__}. Return one from `render`."
+            f"{type(picture).__name__}. Return a picture from `render`."
         )
     data = np.frombuffer(encode_picture(picture[..., :3], PICTURE_BYTES), np.uint8)
     return np.pad(data, (0, PICTURE_BYTES - len(data)))
@@ -264,12 +264,12 @@ def holds_pictures(states: Array | None) -> bool:
 
 
 def picture_of(state: Array) -> Array:
-    """Return the picture `[height, width, 3]` that `picture_state` turned into a state."""
+    """Return the picture `[height, width, 3]` from which `picture_state` made a state."""
     return decode_picture(np.asarray(state).tobytes().rstrip(b"\0"))
 
 
 def placed(env: Environment) -> list[tuple[str, IntArray]]:
-    """Find what a MuJoCo environment moves in each episode: arrays of its model, and flat indices.
+    """Find what a MuJoCo environment moves in each episode: names of arrays, and flat indices.
 
     The function begins two episodes and compares them. It restores the environment's generator.
     """
@@ -295,12 +295,12 @@ def no_graphics(error: Exception) -> ConfigError:
 
 
 def _state(stage: Any) -> Any:
-    """Return the state of a classic control environment, which exists once an episode has begun."""
+    """Return a classic control environment's state, which exists after an episode has begun."""
     state = getattr(stage, "state", None)
     if state is None:
         raise ConfigError(
-            "environment: expected one of MuJoCo, one that draws pictures, or one with `state` as "
-            f"classic control has it after reset, got {type(stage).__name__}. Make it with "
+            "environment: expected one of MuJoCo, one that draws pictures, or one that has "
+            f"`state` after a reset like classic control, got {type(stage).__name__}. Make it with "
             'render_mode="rgb_array", or record pixels.'
         )
     return state

@@ -1,6 +1,6 @@
-"""The queue's SQL statements; each is built once, not for each answer.
+"""The queue's SQL statements; each is built once instead of for each answer.
 
-Parameters: `project_id`, `annotator_id`, `query_id`, and `at`, the time by the database; `undrawn`,
+Parameters: `project_id`, `annotator_id`, `query_id`; `at`, the time of the database; and `undrawn`,
 whether queries without videos count.
 """
 
@@ -36,30 +36,33 @@ LATEST: Final = ~exists().where(
     _later.annotator_id == Answer.annotator_id,
     _later.id > Answer.id,
 )
-"""SQL: that an answer is the latest of its person about its query."""
+"""SQL condition: the answer is the latest one of its person to its query."""
 
 ACTIVE: Final = (Lease.expires_at > AT, Lease.renewed_at < AT + SLACK_SECONDS)
-"""SQL: that a lease is valid; one from the future is not, since the clock was set back."""
+"""SQL condition: the lease is valid; one from the future is not, as the clock was set back."""
 
 _ASKED: Final = (Query.project_id == PROJECT, Query.purpose == "ask")
 _NOT_CANCELLED: Final = Query.cancelled_at.is_(None)
 URGENT: Final = (Query.priority.desc(), Query.turn, Query.id)
-"""The order of queries: the most urgent first."""
+"""The order of queries: most urgent first."""
 
 ASKABLE: Final = (*_ASKED, _NOT_CANCELLED, Query.needed > literal_column("0"))
-"""SQL: that a query needs answers. The zero is literal, since PostgreSQL cannot match the index of
-open queries with a parameter of a prepared statement."""
+"""SQL condition: the query needs answers.
+
+The zero is literal, since PostgreSQL cannot match the index of open queries with a parameter of a
+prepared statement.
+"""
 
 KNOWN: Final = (Query.project_id == PROJECT, Query.purpose == "known", _NOT_CANCELLED)
 HELD: Final = exists().where(Lease.query_id == Query.id, Lease.annotator_id == PERSON)
-"""SQL: that the person has a lease on a query, expired ones included."""
+"""SQL condition: the person has a lease on the query, perhaps an expired one."""
 
 _COUNTS: Final = (Answer.kind.in_(COUNTED), LATEST)
 _DECIDES: Final = (Answer.kind.in_(DECIDING), LATEST)
 
 
 def _answered(*kinds: str) -> ColumnElement[bool]:
-    """SQL: that the person's latest answer to a query is of one of these kinds."""
+    """SQL condition: the person's latest answer to the query is of one of these kinds."""
     return exists().where(
         Answer.query_id == Query.id, Answer.annotator_id == PERSON, Answer.kind.in_(kinds), LATEST
     )
@@ -68,7 +71,7 @@ def _answered(*kinds: str) -> ColumnElement[bool]:
 def _open(
     seen: ColumnElement[bool], *shown: ColumnElement[bool], order: tuple[Any, ...] = ()
 ) -> Select[Query]:
-    """SQL: the most urgent query that needs more answers than others hold it for, locked."""
+    """SQL: the most urgent query that needs more answers than others hold it for; it is locked."""
     out = select(func.count()).where(Lease.query_id == Query.id, *ACTIVE).scalar_subquery()
     return (
         select(Query)
@@ -80,7 +83,7 @@ def _open(
 
 
 ALONE: Final = select(Annotator.id).where(Annotator.id == PERSON).with_for_update()
-"""Lets other requests of a person wait until this transaction is over."""
+"""Makes other requests of a person wait until this transaction is over."""
 
 OPEN: Final = _open(~_answered("skip", *COUNTED), Query.ready.is_(True))
 _latest = (
@@ -89,9 +92,9 @@ _latest = (
     .scalar_subquery()
 )
 OPEN_SKIPPED: Final = _open(_answered("skip"), Query.ready.is_(True), order=(_latest,))
-"""The pairs skipped longest ago come first, so that all come round."""
+"""Pairs that were skipped longest ago come first, so that all of them return."""
 OPEN_UNDRAWN: Final = _open(~_answered("skip", *COUNTED))
-"""Open queries with or without videos, for programs that answer by the numbers."""
+"""Open queries, with or without videos, for programs that answer by the numbers."""
 ANSWERED: Final = (
     select(Query)
     .where(*_ASKED, Query.needed < Query.quorum, ~_answered("skip", *COUNTED), ~HELD)
@@ -100,11 +103,11 @@ ANSWERED: Final = (
 )
 """The oldest query that others have answered and this person has not."""
 LOCKED: Final = select(literal(1)).where(Query.id == QUERY).with_for_update(skip_locked=True)
-"""1 once a query's row is locked; no row while another request chooses or answers the query."""
+"""1 if the query's row is locked; no row while another request chooses or answers the query."""
 OUT: Final = select(func.count()).where(
     Lease.query_id == QUERY, Lease.annotator_id != PERSON, *ACTIVE
 )
-"""How many others hold a query."""
+"""How many other people hold a query."""
 
 HOLDING: Final = (
     select(Lease, Query)
@@ -147,7 +150,7 @@ REPEATABLE: Final = (
     .offset(LIMIT)
     .limit(100)
 )
-"""Answers that may be asked for again, the newest `limit` left out."""
+"""Answers that may be asked for again, without the newest `limit`."""
 
 
 def _sum(column: Any, *where: ColumnElement[bool]) -> ColumnElement[Any]:
@@ -228,6 +231,7 @@ LAST_ANSWER: Final = (
     .order_by(Answer.id.desc())
     .limit(1)
 )
-"""The answer that a person can undo: their latest to a query that the queue gave them.
+"""The answer that a person can undo: the latest to a query that the queue gave them.
 
-Corrections and imported answers cannot be undone; the page of answers withdraws them."""
+Corrections and imported answers cannot be undone, but the page of answers can withdraw them.
+"""

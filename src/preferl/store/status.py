@@ -21,12 +21,12 @@ PAGE: Final = "page"
 
 
 def agent_program(agent: str | None) -> str:
-    """Return the name of an agent's program: `agent`, followed by the agent's own name if any."""
+    """Return the name of an agent's program: `agent`, then the agent's own name if it has one."""
     return AGENT if agent is None else f"{AGENT} {agent}"
 
 
 def kind_of(program: str) -> str:
-    """Return the kind of a program of preferl, which its name begins with.
+    """Return the kind of a program of preferl, with which its name begins.
 
     >>> kind_of("agent left arm"), kind_of("reward")
     ('agent', 'reward')
@@ -46,25 +46,27 @@ class Status:
     """The state and progress of a program; fields that it does not report are None.
 
     `state` is a word, such as `"starting"`, `"waiting"`, `"fitting"`, `"healthy"`, `"paused"`,
-    `"failed"`, `"stuck"` or `"stopped"`; other programs have other words. The reward service
-    reports the fields from `version` to `seconds`, the agent those from `steps` to `waiting_steps`.
+    `"failed"`, `"stuck"` or `"stopped"`. Other programs have other words. The reward service
+    reports the fields from `version` to `seconds`, and the agent those from `steps` to
+    `waiting_steps`.
     """
 
     state: str = "starting"
-    problem: str | None = None  # why the program cannot go on now
+    problem: str | None = None  # why the program cannot continue now
     idle: float | None = None  # seconds since the program last made progress
     version: int | None = None  # newest version; 0 before the first
-    behind: int | None = None  # answers but for skips, since the fit of that version began
-    looked_at: int | None = None  # revision of the answers at which it last decided whether to fit
+    behind: int | None = None  # answers, except skips, since the fit of that version began
+    # revision of the answers when the service last decided whether to fit
+    looked_at: int | None = None
     first_at: int | None = None  # answers that the first version needs
-    next_at: int | None = None  # revision at which it fits the next version
-    answers: int | None = None  # in the newest version
-    accuracy: float | None = None  # of the newest version on held-out answers
+    next_at: int | None = None  # revision at which the next version is fitted
+    answers: int | None = None  # answers in the newest version
+    accuracy: float | None = None  # accuracy of the newest version on held-out answers
     decided: int | None = None  # held-out answers behind that accuracy
     seconds: float | None = None  # seconds that the fit of the newest version took
-    steps: int | None = None  # recorded steps, exploration included
+    steps: int | None = None  # recorded steps, including exploration
     reward_version: int | None = None  # version of the reward in use; 0 for none
-    mean_return: float | None = None  # of its latest episodes, by the environment's own reward
+    mean_return: float | None = None  # mean of the latest episodes, by the environment's own reward
     asked: int | None = None  # queries asked
     answered: int | None = None  # answers that its scripted teacher gave
     dropped_episodes: int | None = None  # episodes that left the experience buffer before any query
@@ -78,7 +80,7 @@ class Status:
 class FitMetrics:
     """The outcome of a fit of the reward service, published beside the version."""
 
-    answers: int = 0  # comparisons of the fit: one a query, or one an answer
+    answers: int = 0  # comparisons in the fit: one per query, or one per answer
     trained_on: int | None = None  # answers in the training set; None if not reported
     left_out: int = 0  # answers neither trained on nor held out
     train_accuracy: float | None = None  # share of the training answers that the model predicts
@@ -86,10 +88,11 @@ class FitMetrics:
     epochs: int = 0  # passes over the training answers
     seconds: float = 0.0  # seconds that the fit took
     noise: float | None = None  # share of answers that the likelihood takes to be random
-    scale: float | None = None  # by which the likelihood multiplies differences of returns
+    scale: float | None = None  # factor of differences of returns in the likelihood
     held_out: int = 0  # answers in the validation set
     decided: int = 0  # held-out answers that are not ties
-    accuracy: float | None = None  # share of decided ones that the model predicts; None without any
+    # share of the decided ones that the model predicts; None if there are none
+    accuracy: float | None = None
     low: float | None = None  # lower end of the accuracy's 95 % interval
     high: float | None = None  # upper end of that interval
     loss: float | None = None  # cross-entropy of the held-out answers, in nats
@@ -103,8 +106,8 @@ class FitMetrics:
 class ServiceState:
     """The last heartbeat of a program.
 
-    A program is not `alive` if three heartbeats are overdue, or if the last one is from the future:
-    then the clock was set back, and a running program soon sends another.
+    A program is not `alive` if three heartbeats are overdue, or if the last one is from the future.
+    In the second case the clock was set back, and a running program soon sends another heartbeat.
     """
 
     name: str
@@ -120,7 +123,7 @@ class ServiceState:
 
 
 def to_json(record: Status | FitMetrics) -> dict[str, Any]:
-    """Return a record as JSON; a status omits the fields that it does not report.
+    """Return a record as JSON. A status leaves out the fields that it does not report.
 
     >>> to_json(Status("fitting", first_at=20))
     {'state': 'fitting', 'first_at': 20}
@@ -130,7 +133,7 @@ def to_json(record: Status | FitMetrics) -> dict[str, Any]:
 
 
 def from_json(kind: type[Record], data: Mapping[str, Any]) -> Record:
-    """Return the record that `to_json` wrote, perhaps in another version; ignore unknown keys.
+    """Return the record that `to_json` wrote, perhaps in another version. Ignore unknown keys.
 
     >>> from_json(Status, {"state": "healthy", "steps": 7, "of a newer version": 1}).steps
     7
@@ -140,7 +143,7 @@ def from_json(kind: type[Record], data: Mapping[str, Any]) -> Record:
 
 
 def write_status(path: Path, status: Status) -> None:
-    """Write a status into a file that its owner alone may read, or raise `StorageError`."""
+    """Write a status into a file that only its owner may read, or raise `StorageError`."""
     with writing(path, durable=False, private=True) as draft:
         draft.write_text(json.dumps(to_json(status)), encoding="utf-8")
 

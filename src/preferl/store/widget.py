@@ -22,9 +22,9 @@ ANSWERS: Final[Mapping[str, str]] = {
     "skip": "Later",
 }
 IDLE: Final[Mapping[str, str]] = {
-    "waiting": "No question can be shown now. Videos may still be on their way: run "
+    "waiting": "No question can be shown now. Perhaps videos are not ready yet: run "
     "<code>preferl annotate render</code>, and look again.",
-    "done": "All is answered. Thank you.",
+    "done": "Everything is answered. Thank you.",
     "paused": "This project is paused.",
     "unqualified": "Too few of your first answers were right to go on here.",
 }
@@ -32,9 +32,9 @@ IDLE: Final[Mapping[str, str]] = {
 
 @final
 class NotebookQueue:
-    """One person's queries, one at a time, whatever shows them.
+    """One person's queries, one at a time, for any way of showing them.
 
-    The person called `name` answers, and is invited if new.
+    The person called `name` answers, and is invited if the name is new.
     """
 
     def __init__(self, store: Store, project: Project, name: str = OWNER) -> None:
@@ -62,7 +62,7 @@ class NotebookQueue:
             self._shown_at = time.monotonic()
 
     def answer(self, kind: str) -> None:
-        """Answer the query that is shown, and get the next."""
+        """Answer the query on screen, and get the next one."""
         query = self.query
         if query is None:
             return
@@ -72,19 +72,19 @@ class NotebookQueue:
             self.store.queue.answer(
                 self.person.id, query.token, token_hex(16), kind, response_ms=waited
             )
-        except FeedbackError as error:  # it was answered on the page meanwhile
+        except FeedbackError as error:  # somebody answered on the page
             self.message = escape(str(error))
         self.look()
 
     def undo(self) -> None:
-        """Undo the latest answer and ask that query again."""
+        """Undo the latest answer, and ask that query again."""
         undone = self.store.queue.undo(self.person.id, token_hex(16))
         self.message = "" if undone is not None else "There is no answer to undo."
         self.look()
 
     @property
     def html(self) -> str:
-        """Return HTML with both clips side by side, or why there are none, and the progress."""
+        """Return HTML with both clips side by side, or why there are none; and the progress."""
         query = self.query
         shown = IDLE.get(self.claim.state, "")
         if query is not None:
@@ -95,7 +95,7 @@ class NotebookQueue:
         return f"<h4>{escape(self.project.question)}</h4>{shown}<p>{words}. {self.message}</p>"
 
     def _clip(self, side: str, clip: str) -> str:
-        """Return HTML that holds the video of a clip itself, so that a notebook needs no server."""
+        """Return HTML that contains the video of a clip, so that a notebook needs no server."""
         video = self.store.clips.video_path(self.project.id, clip).read_bytes()
         source = "data:video/mp4;base64," + base64.b64encode(video).decode("ascii")
         return (

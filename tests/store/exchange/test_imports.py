@@ -206,7 +206,7 @@ def test_a_copy_of_a_file_does_not_count_twice(one, episodes, tmp_path, caplog, 
     copied = import_table(store, project, tmp_path / "copy.csv", episodes, name=name, length=4)
     assert (copied.new, copied.known) == (0, 6)
     assert store.progress(project).answered == 6
-    assert ("name who did" in caplog.text) == (named == "not at all")
+    assert ("name that person" in caplog.text) == (named == "not at all")
 
 
 def test_a_longer_file_of_a_person_adds_what_is_new(one, episodes, tmp_path):

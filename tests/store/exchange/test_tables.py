@@ -88,7 +88,7 @@ def test_what_spreadsheets_save_is_read(tmp_path, content):
         ("a.jsonl", b'{"a": 1}\n\n[2]\n', r"a\.jsonl, row 3: expected an object of JSON, got list"),
         ("a.csv", b"a,b\n1,2\n1,2,3\n", r"a\.csv, row 2: expected 2 cells, got more or fewer"),
         ("b.csv", b'a,b\n1,"2\n', r"b\.csv, row 1: expected a row of CSV"),
-        ("d.csv", b"a,b,A\n1,2,3\n", r"heads: expected a name of its own .*'a'"),
+        ("d.csv", b"a,b,A\n1,2,3\n", r"heads: expected a different name .*'a'"),
         ("c.csv", b"a\n\xff\n", "text in UTF-8.*CSV UTF-8"),
         ("a.parquet", b"PAR1", "expected a Parquet file"),
     ],

@@ -1,1 +1,1 @@
-"""Answers and clips out of a store and into another."""
+"""Move answers and clips out of a store and into another one."""

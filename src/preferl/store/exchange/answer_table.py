@@ -1,6 +1,6 @@
-"""The table of answers that a store exports and imports: columns, checks, and rows of a store.
+"""The table of answers that a store exports and imports: its columns, checks and rows.
 
-It has one row for each answer that was ever given, retracted and changed ones included.
+It has a row for each answer that was ever given, including retracted and changed ones.
 """
 
 import hashlib
@@ -61,13 +61,13 @@ COLUMNS: Final[Mapping[str, Cell]] = {
 """Names and kinds of the columns, in order."""
 
 OF_ANSWER: Final = tuple(name for name in COLUMNS if name in Answer.__table__.columns)
-"""Columns that the table of answers in the store has, too."""
+"""Columns that the store's own table of answers has, too."""
 
 OF_QUERY: Final = (
     *(name for name in COLUMNS if name in Query.__table__.columns and name not in OF_ANSWER),
     "query_detail",
 )
-"""Columns that are the same in all rows of a query."""
+"""Columns with the same cell in all rows of a query."""
 
 NEEDED: Final = {"query", "annotator"} | {
     column.name
@@ -79,18 +79,21 @@ NEEDED: Final = {"query", "annotator"} | {
 
 PURPOSES: Final = ("ask", "known", "repeat")  # nobody answers examples
 EXPORTED_AS: Final = "exported_as"
-"""Key in the detail of an imported query: the name that the query had in its first store."""
+"""Key in the detail of an imported query: the query's name in its first store."""
 
 BY: Final = "by"
-"""Key in the detail of a retracted answer: the person who withdrew it."""
+"""Key in the detail of a retracted answer: the person who withdrew the answer."""
 
 QUERY_NAME: Final = re.compile(r"[0-9]+-[0-9a-f]{8}")
 LATEST_TIME: Final = 253_402_300_799.0
-"""The end of the year 9999, after which there are no dates."""
+"""The end of the year 9999. Later dates do not exist in Python."""
 
 
 class ImportReport(NamedTuple):
-    """Counts of new answers, of answers imported before and of clips; and the annotators' names."""
+    """Counts of new answers, of answers imported before, and of clips.
+
+    And the annotators' names.
+    """
 
     new: int
     known: int
@@ -99,7 +102,7 @@ class ImportReport(NamedTuple):
 
 
 def query_name(project: Project, number: int, detail: Mapping[str, Any] | None) -> str:
-    """Return a name that a query keeps in every store: its number and a digest of its project."""
+    """Return a query's name, the same in every store: a number and its project's digest."""
     return str((detail or {}).get(EXPORTED_AS) or f"{number}-{_birthplace(project)}")
 
 
@@ -120,9 +123,9 @@ def timestamp(seconds: float | None) -> str | None:
 
 
 def exported_detail(answer: Answer, names: Mapping[int, str]) -> dict[str, Any] | None:
-    """Return the detail of an answer for a file: names take the place of people's numbers.
+    """Return the detail of an answer for a file, with names instead of people's numbers.
 
-    Numbers of people differ between stores; their names do not, nor do the keys of answers.
+    People's numbers differ between stores. Their names and the keys of answers do not.
     """
     detail = answer.detail
     if answer.kind != "retract" or detail is None:
@@ -131,7 +134,7 @@ def exported_detail(answer: Answer, names: Mapping[int, str]) -> dict[str, Any] 
 
 
 def imported_detail(row: Mapping[str, Any], people: Mapping[str, int]) -> dict[str, Any] | None:
-    """Return the detail of a row for the store: numbers take the place of people's names."""
+    """Return the detail of a row for the store, with numbers instead of people's names."""
     _, *by = people_of(row)
     return {**row["detail"], BY: people[by[0]]} if by else row["detail"]
 
@@ -143,23 +146,23 @@ def people_of(row: Mapping[str, Any]) -> list[str]:
 
 
 def checked(raw: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return a row whose cells are of their kinds and agree with each other.
+    """Return a row whose cells have the right kinds and agree with each other.
 
-    Columns that are not `NEEDED` may be missing, unknown ones are dropped.
+    Columns that are not `NEEDED` may be missing. Unknown columns are dropped.
 
     Raises:
         DataError: a cell is wrong; the message names file and row (`where`) and column.
     """
     row = cells_of(raw, COLUMNS, NEEDED, where)
     detail = row["detail"] if row["kind"] == "retract" else None
-    if detail and not isinstance(detail.get(BY), str):  # a number in the store that it comes from
+    if detail and not isinstance(detail.get(BY), str):  # a number of the store that it comes from
         row["detail"] = {name: value for name, value in detail.items() if name != BY}
     require_right(row, _rules(row), where)
     return row
 
 
 def _rules(row: Mapping[str, Any]) -> Rules:
-    """Return, by column, whether a row's cell is right, and what errors say was expected."""
+    """Return, by column, whether a row's cell is right, and the words for what is expected."""
     preference = preference_of(row["kind"], row["swapped"])
     clips = row["first_clip"], row["second_clip"]
     left, right = clips[::-1] if row["swapped"] else clips
@@ -198,9 +201,9 @@ def _rules(row: Mapping[str, Any]) -> Rules:
 
 
 def read_answers(path: Path, *, owner: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield where each row of a file is, and the row, checked by itself and against earlier rows.
+    """Yield the place and the content of each row of a file, checked alone and with earlier rows.
 
-    Answers in the owner's name get the name `owner`; without one they are refused.
+    Answers in the owner's name get the name `owner`. If there is none, they are refused.
     """
     keys: set[str] = set()
     queries: dict[str, dict[str, Any]] = {}
@@ -225,15 +228,15 @@ def read_answers(path: Path, *, owner: str | None = None) -> Iterator[tuple[str,
 
 
 def imported_name(name: str, owner: str | None, where: str, column: str = "annotator") -> str:
-    """Return the name of a person for the store: the owner of another store becomes `owner`.
+    """Return a person's name for the store. The owner of another store becomes `owner`.
 
     Raises:
-        DataError: it is the owner's name, and there is no `owner`.
+        DataError: the name is the owner's, and there is no `owner`.
     """
     if not looks_like_owner(name):
         return name
     if owner is None:
-        fix = "Say who that is: --owner NAME (owner=NAME)."
+        fix = "Name this person: --owner NAME (owner=NAME)."
         raise wrong_cell(where, column, "a name that is not the owner's", repr(name), fix)
     return owner
 
@@ -241,7 +244,7 @@ def imported_name(name: str, owner: str | None, where: str, column: str = "annot
 def queries_of(
     session: Session, project: Project, rows: Sequence[tuple[str, dict[str, Any]]]
 ) -> dict[str, int]:
-    """Return the numbers of the queries that rows name; add those that are missing."""
+    """Return the numbers of the queries that rows name. Add those that are missing."""
     statement = select(Query.id, Query.detail).where(Query.project_id == project.id)
     numbers = {query_name(project, n, detail): n for n, detail in session.execute(statement)}
     fresh: dict[str, tuple[str, dict[str, Any]]] = {}
@@ -249,7 +252,7 @@ def queries_of(
         if row["query"] not in numbers:
             fresh.setdefault(row["query"], (where, row))
     videos = _require_clips(session, project, fresh)
-    for is_repeat in (False, True):  # what is repeated has to be there first
+    for is_repeat in (False, True):  # repeats come last, since what they repeat has to exist
         some = {n: found for n, found in fresh.items() if bool(found[1]["repeat_of"]) == is_repeat}
         people = people_named(session, project.id, (row["annotator"] for _, row in some.values()))
         added: dict[str, Query] = {}
@@ -257,7 +260,8 @@ def queries_of(
             original = row["repeat_of"]
             if is_repeat and original not in numbers:
                 raise wrong_cell(where, "repeat_of", "a query of this file or project", original)
-            settled = row["purpose"] == "ask" and row["quorum"] == 0  # imported with its answers
+            # it was imported with its answers
+            settled = row["purpose"] == "ask" and row["quorum"] == 0
             columns = {column: row[column] for column in OF_QUERY if column != "query_detail"}
             columns |= {
                 "repeat_of": numbers[original] if is_repeat else None,
@@ -277,7 +281,7 @@ def queries_of(
 def _require_clips(
     session: Session, project: Project, queries: Mapping[str, tuple[str, dict[str, Any]]]
 ) -> dict[str, bool]:
-    """Return which clips of new queries have videos; `DataError` for one that is not stored."""
+    """Return which clips of new queries have videos; raise `DataError` for a missing clip."""
     clips = [row[side] for _, row in queries.values() for side in ("first_clip", "second_clip")]
     videos = known_clips(session, project.id, clips)
     for name, (where, row) in queries.items():
@@ -285,20 +289,20 @@ def _require_clips(
             raise wrong_cell(where, "query", "one that is in this project, where it began", name)
         for side in ("first_clip", "second_clip"):
             if row[side] not in videos:
-                fix = "Export the clips from where the answers come, and import them, too."
+                fix = "Export the clips where the answers come from, and import them, too."
                 raise wrong_cell(where, side, "a clip of this project", row[side], fix)
     return videos
 
 
 def known_answers(session: Session, keys: Sequence[str]) -> dict[str, tuple[int, str]]:
-    """Return the keys that are taken, each with the project and the kind of its answer."""
+    """Return the keys that are already used, each with the project and the kind of its answer."""
     statement = select(Answer.key, Answer.project_id, Answer.kind)
     rows = rows_among(session, statement, Answer.key, keys)
     return {key: (project_id, kind) for key, project_id, kind in rows}
 
 
 def people_named(session: Session, project_id: int, names: Iterable[str]) -> dict[str, int]:
-    """Return the numbers of people by name; new people are added, without a link to sign in."""
+    """Return the numbers of people by name. New people are added, without a link to sign in."""
     statement = select(Annotator.name, Annotator.id).where(Annotator.project_id == project_id)
     people = dict(session.execute(statement).all())
     at = clock(session)
@@ -316,7 +320,7 @@ def people_named(session: Session, project_id: int, names: Iterable[str]) -> dic
 def add_answers(session: Session, rows: Sequence[dict[str, Any]]) -> None:
     """Add rows of answers with all their columns, in this order.
 
-    Each query then needs its quorum, less the people whose latest answer settles it.
+    Each query then needs as many answers as its quorum, minus the people who have settled it.
     """
     if not rows:
         return

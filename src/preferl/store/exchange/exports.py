@@ -1,6 +1,6 @@
-"""Answers and clips out of a store, and back into any store.
+"""Export answers and clips of a store, and import them into any store.
 
-The clips of a project become a folder of arrays, from which rewards learn without the store.
+The clips of a project become a folder of arrays, to which rewards can be fitted without the store.
 """
 
 import hashlib
@@ -37,23 +37,24 @@ from preferl.store.statements import LATEST
 from preferl.store.store import Store
 
 Origin = Callable[[Clip], tuple[int, ...]]
-"""Where a clip was cut, as `Segments.origin` has it; empty if unknown."""
+"""Looks up where a clip was cut, in the form of `Segments.origin`; empty if unknown."""
 
 
 def export_answers(
     store: Store, project_id: int, path: Path | str, *, anonymous: bool = False
 ) -> int:
-    """Write every answer of a project that was ever given, oldest first; returns how many.
+    """Write every answer of a project that was ever given, oldest first; return how many.
 
-    Skipped, retracted and changed answers are there, too; those with `counts` are the current
-    ones. `docs/annotate/data.md` explains every column.
+    Skipped, retracted and changed answers are included. Rows with `counts` are the current answers.
+    `docs/annotate/data.md` explains every column.
 
-    The file is replaced if it exists; its name ends in `.jsonl`, `.csv` or `.parquet`. An
-    `anonymous` export has a digest instead of each name, the same in every export of this store.
+    An older file is replaced. Its name ends in `.jsonl`, `.csv` or `.parquet`. If the export is
+    `anonymous`, it has a digest instead of each name, which is the same in every export of this
+    store.
 
     Raises:
-        ConfigError: an unknown format or project.
-        MissingExtraError: Parquet without the extra `parquet`.
+        ConfigError: the format or project is unknown.
+        MissingExtraError: the file is Parquet, and the extra `parquet` is not installed.
         StorageError: the file cannot be written.
     """
     project = store.projects.get(project_id)
@@ -61,7 +62,8 @@ def export_answers(
     count = 0
     with writing_table(Path(path), table.COLUMNS) as write, store.database.read() as session:
         answers = session.execute(_answers(project_id), execution_options={"yield_per": BATCH})
-        names = names_of(store, project, anonymous=anonymous)  # now that no answer can be added
+        # read now, when no answer can be added any more
+        names = names_of(store, project, anonymous=anonymous)
         for batch in answers.partitions():
             write([_row(project, names, origin, row) for row in batch])
             count += len(batch)
@@ -69,7 +71,7 @@ def export_answers(
 
 
 def _answers(project_id: int) -> Select[Answer, Query, Query | None, Clip, Clip, bool]:
-    """Answers, their queries, the queries those repeat, both clips, and what counts."""
+    """SQL: answers, their queries, the queries that those repeat, both clips, and what counts."""
     original = aliased(Query)
     first = aliased(Clip)
     second = aliased(Clip)
@@ -91,7 +93,7 @@ def _row(
     origin: Origin,
     row: Row[Answer, Query, Query | None, Clip, Clip, bool],
 ) -> tuple[Any, ...]:
-    """The cells of an answer, in the order of `COLUMNS`."""
+    """Return the cells of an answer, in the order of `COLUMNS`."""
     answer, query, original, first, second, counts = row
     detail = {k: v for k, v in (query.detail or {}).items() if k != table.EXPORTED_AS}
     return (
@@ -128,12 +130,12 @@ def _row(
 
 
 def _sorted(detail: dict[str, Any] | None) -> Any:
-    """Return a detail with its keys in order, so that equal details are written alike."""
+    """Return a detail with sorted keys, so that equal details are written in the same way."""
     return json.loads(json.dumps(detail, sort_keys=True))
 
 
 def names_of(store: Store, project: Project, *, anonymous: bool) -> dict[int, str]:
-    """Return the names of a project's people by their numbers, or a digest of each."""
+    """Return the names of a project's people by their numbers; digests if `anonymous`."""
     people = {person.id: person.name for person in store.people.all(project.id)}
     if not anonymous:
         return people
@@ -152,7 +154,7 @@ def origins_of(store: Store, project_id: int) -> Origin:
     def of_shard(shard: str) -> IntArray | None:
         try:
             return load_segments(store.clips.shard(project_id, shard)).origin
-        except DataError:  # labels are useful without the arrays they are about
+        except DataError:  # labels are useful even without their arrays
             return None
 
     def look_up(clip: Clip) -> tuple[int, ...]:
@@ -170,23 +172,24 @@ def import_answers(
     clips: Path | str | None = None,
     owner: str | None = None,
 ) -> table.ImportReport:
-    """Read what `export_answers` wrote into a project: all of it, or nothing where a row is wrong.
+    """Import what `export_answers` wrote: everything, or nothing if a row is wrong.
 
-    Returns counts and names, see `ImportReport`.
+    Return counts and names, see `ImportReport`. Answers whose key exists already are skipped, so
+    that an import can be repeated. Missing queries and people are added; people need an invitation
+    before they can continue. The project may have another name than in the file. The whole file is
+    held in memory. If its clips are not here already, they come from the folder `clips` that
+    `export_segments` wrote.
 
-    Answers whose key is there already are skipped, so that an import can be repeated. Missing
-    queries and people are made; people need an invitation before they can go on. The project may
-    have another name than in the file, all of which is held in memory. Unless its `clips` are here
-    already, they come from the folder that `export_segments` wrote beside it.
-
-    Answers in the owner's name, who is somebody else in every store, get the name `owner`; without
-    one they are refused. Answers about a clip and itself hold no information, and are refused.
+    Each store has another owner. Answers in the owner's name therefore get the name `owner`, and
+    are refused if there is none. Answers about a clip and itself hold no information, and are
+    refused.
 
     Raises:
-        ConfigError: an unknown format or project.
-        DataError: a wrong cell, naming file, row and column; a clip that is not stored.
-        MissingExtraError: Parquet without the extra `parquet`.
-        StorageError: a file cannot be read, or the store not written to.
+        ConfigError: the format or project is unknown.
+        DataError: a cell is wrong, and the message names file, row and column; or a clip is not
+            stored.
+        MissingExtraError: the file is Parquet, and the extra `parquet` is not installed.
+        StorageError: the file cannot be read, or the store cannot be written to.
     """
     project = store.projects.get(project_id)
     owner = None if owner is None else require_name(owner)
@@ -220,18 +223,19 @@ def import_answers(
 def export_segments(
     store: Store, project_id: int, path: Path | str, *, combine: CombineMethod = "mean"
 ) -> int:
-    """Write all clips that queries of a project name, and their answers; returns how many clips.
+    """Write all clips in queries of a project, and their answers; return the number of clips.
 
-    `preferl.data.load_comparisons` reads the folder. Beside what that needs it holds `clips`,
-    the name of each segment in the table of answers, and `cut`, the episode and first step of
-    each and the episode of its last step, -1 where they are not known. The current
-    ratings and outcomes are there, too, if there are any: `preferl.data.load_ratings` reads them.
+    `preferl.data.load_comparisons` reads the folder. The folder also has two arrays for an import.
+    `clips` is the name of each segment in the table of answers. `cut` is the episode and first step
+    of each segment, and the episode of its last step; -1 if they are not known. If there are
+    ratings and outcomes, the current ones are in the folder, too, and `preferl.data.load_ratings`
+    reads them.
 
-    Comparisons without an answer are left out. A folder of preferl's is replaced.
+    Comparisons without an answer are left out. An older folder of preferl's is replaced.
 
     Raises:
-        ConfigError: no such project.
-        DataError: no queries, or clips of different length.
+        ConfigError: there is no such project.
+        DataError: there are no queries, or clips differ in length.
         StorageError: the folder cannot be written.
     """
     project = store.projects.get(project_id)
@@ -266,20 +270,20 @@ def export_segments(
 def _answered(
     store: Store, project_id: int, names: list[str], combine: CombineMethod
 ) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Pairs of rows of `names`, preferences and weights of all answers so far."""
+    """Return pairs of rows of `names`, preferences and weights of all answers so far."""
     try:
         answers = StoredFeedback(store, project_id, combine=combine).comparisons()
-    except FeedbackError:  # nothing yet
+    except FeedbackError:  # nothing has been answered yet
         return np.zeros((0, 2), np.int64), np.zeros(0), np.zeros(0)
     row = np.searchsorted(names, clip_ids(answers.segments))
     return row[answers.pairs], answers.preference, answers.weight
 
 
 def import_segments(store: Store, project_id: int, path: Path | str) -> list[str]:
-    """Store the clips of a folder that `export_segments` wrote; their names, as they were.
+    """Store the clips of a folder that `export_segments` wrote; return their names.
 
     Raises:
-        DataError: another folder, or clips whose names do not fit their content.
+        DataError: it is another folder, or names of clips do not fit their content.
         StorageError: the store cannot be written to.
     """
     path = Path(path)
@@ -299,8 +303,8 @@ def import_segments(store: Store, project_id: int, path: Path | str) -> list[str
             clips = replace(segments, origin=origin).select(some)
             if clip_ids(clips) != names[some].tolist():
                 raise DataError(
-                    f"{path}: expected clips of these names, got others. The folder is damaged, "
-                    "or a newer version wrote it."
+                    f"{path}: expected clips of these names, got other clips. The folder is "
+                    "damaged, or a newer version wrote it."
                 )
             store.clips.put(project_id, clips)
     return [str(name) for name in names]

@@ -1,7 +1,7 @@
-"""Import labels made elsewhere into a store: label folders, and tables of chosen and rejected.
+"""Import labels of other programs into a store: label folders, and tables of chosen and rejected.
 
-They are answers like any other then: people may continue where others ended, see how far they
-agree, and learn from all of it.
+Imported answers are like any other. People can continue where others ended and see how far they
+agree, and rewards can be fitted to all answers together.
 """
 
 from collections import Counter
@@ -37,13 +37,13 @@ from preferl.store.schema import PREFERENCE, Annotator, Answer, Query
 from preferl.store.store import Store
 
 KINDS: Final = {None: "cannot_tell"} | {value: kind for kind, value in PREFERENCE.items()}
-"""Kinds of answers by the preference that they come to."""
+"""Kinds of answers by their preference."""
 
 LOGGER = get_logger(__name__)
 
 
 class PairAnswer(NamedTuple):
-    """The preference for the first of two clips by their names; None if somebody could not tell."""
+    """The preference for the first of two clips, by name; None if somebody could not tell."""
 
     first_clip: str
     second_clip: str
@@ -51,11 +51,11 @@ class PairAnswer(NamedTuple):
 
     @property
     def pair(self) -> tuple[str, str]:
-        """Both clips in an order that is independent of how they were listed."""
+        """Both clips, in an order that does not depend on how they were listed."""
         return _pair(self.first_clip, self.second_clip)
 
     def preference_for(self, clip: str) -> float | None:
-        """The preference for this one of the two clips."""
+        """Return the preference for this one of the two clips."""
         if self.preference is None or clip == self.first_clip:
             return self.preference
         return 1 - self.preference
@@ -77,9 +77,9 @@ def import_labels(
 ) -> ImportReport:
     """Import the answers of a folder of Uni-RLHF or of the Preference Transformer.
 
-    They are about `episodes`, with `states` if people are to see the clips. The annotator is `name`
-    or else the folder's; `length` and `crossing` are those of `load_labels`, whose errors are
-    raised, beside those of `import_comparisons`.
+    They are about `episodes`, which need `states` if people are to see the clips. The annotator is
+    `name`, or else the folder's name. For `length` and `crossing`, see `load_labels`. The errors
+    are those of `load_labels` and `import_comparisons`.
     """
     folder = Path(folder)
     labels = load_labels(folder, episodes, length=length, crossing=crossing).comparisons
@@ -98,14 +98,15 @@ def import_table(
 ) -> ImportReport:
     """Import a table with a row for each answer, and the columns `chosen` and `rejected`.
 
-    Both hold either the steps of a clip, `{"observations": [[...], ...], "actions": [[...], ...]}`
-    with `rewards` if they are known, or where it lies in `episodes`: `{"episode": 3, "start": 20}`,
-    with `length` if it is not that of the import. CSV has such objects as text. In place of such
-    objects, the columns `chosen_episode`, `chosen_start`, `rejected_episode` and `rejected_start`
-    may hold their numbers, and `chosen_length` and `rejected_length`. Further columns may be
-    `equal`, true where neither was better, and `annotator`, otherwise `name` or else the file's.
-    Its name decides between JSON lines, CSV and Parquet. The errors of `read_chosen` and
-    `import_comparisons` are raised.
+    There are two ways to give a clip. One gives its steps, `{"observations": [[...], ...],
+    "actions": [[...], ...]}`, with `rewards` if they are known. The other gives its place in
+    `episodes`, `{"episode": 3, "start": 20}`, with `length` if it differs from that of the import.
+    CSV has such objects as text. Instead of objects with places, their numbers may be in the
+    columns `chosen_episode`, `chosen_start`, `rejected_episode` and `rejected_start`, and
+    `chosen_length` and `rejected_length`. Two more columns are possible: `equal`, true if neither
+    was better, and `annotator`. Without `annotator`, it is `name` or else the file's name. The
+    ending of the file's name decides between JSON lines, CSV and Parquet. The errors are those of
+    `read_chosen` and `import_comparisons`.
     """
     path = Path(path)
     comparisons, annotator_names = read_chosen(path, episodes, length=length)
@@ -120,9 +121,9 @@ def import_drlhp(
 ) -> ImportReport:
     """Import a `train.pkl.gz` or `val.pkl.gz` of learning-from-human-preferences, with its clips.
 
-    `load_drlhp_preferences` reads it and executes nothing in it, and `import_comparisons` stores
-    it; the errors of both are raised. The annotator, whom the file does not name, is `name` or
-    else the file's.
+    `load_drlhp_preferences` reads it, and executes nothing in it. `import_comparisons` stores it.
+    The errors are those of both. The file does not name the annotator, who is `name`, or else has
+    the file's name.
     """
     path = Path(path)
     comparisons = load_drlhp_preferences(path)
@@ -144,18 +145,20 @@ def import_comparisons(
 ) -> ImportReport:
     """Import comparisons as answers of their annotators, with the `source` in their detail.
 
-    Preferences are 1, 0, 0.5, or NaN where somebody could not tell. Whoever has no name is
-    called `unnamed`, or else as the source.
+    Preferences are 1, 0, 0.5, or NaN if somebody could not tell. Annotators without a name are
+    called `unnamed`, or else have the name of the source.
 
-    Answers about one pair of clips, in either order, are answers to one query, whatever they came
-    from: another import, or the page. Several answers of one person to one pair go to queries of
-    their own, so that all of them count. An answer is the same if its person, its pair and what it
-    says are: an import that is repeated adds nothing, also from a copy of the file. Where a copy
-    names nobody, its answers are those of whom the first one was imported for.
+    All answers about a pair of clips, in either order, are answers to one query, whether they come
+    from another import or from the page. If a person answers a pair several times, further queries
+    are added, so that all these answers count. Two answers are the same if their person, their pair
+    and their preference are the same. A repeated import therefore adds nothing, even from a copy of
+    the file. If a copy names nobody, its answers belong to the person for whom the first one was
+    imported.
 
     Raises:
-        ConfigError: no such project.
-        DataError: other preferences, a clip beside itself, or a name that is empty or the owner's.
+        ConfigError: there is no such project.
+        DataError: there are other preferences, a clip is compared with itself, or a name is empty
+            or the owner's.
         StorageError: the store cannot be written to.
     """
     store.projects.get(project_id)
@@ -178,7 +181,7 @@ def import_comparisons(
         if earlier != names[0]:
             message = (
                 "%s names nobody, and %s gave the same %d answers: they are not added again. If "
-                "somebody else gave these, name who did."
+                "somebody else gave these, name that person."
             )
             LOGGER.warning(message, source, earlier, len(answers))
             names = [earlier] * len(answers)
@@ -196,7 +199,7 @@ def _record(
     names: Sequence[str],
     source: str,
 ) -> int:
-    """Add the answers that are not there yet, with queries and people; return how many."""
+    """Add the answers that are new, with queries and people; return how many."""
     keys = _keys(project_id, answers, names)
     with store.database.write() as session:
         recorded_at = clock(session)
@@ -229,9 +232,9 @@ def _record(
 
 
 def _keys(project_id: int, answers: Sequence[PairAnswer], names: Sequence[str]) -> list[str]:
-    """The key of each answer: by its person, its pair, what it says and how many such came before.
+    """Return the key of each answer: its person, its pair, its preference, and a count of repeats.
 
-    It follows from nothing else, so that neither the file nor the order of its rows matters.
+    The key depends on nothing else, so neither the file nor the order of its rows matters.
     """
     earlier = Counter[tuple[object, ...]]()
     keys = []
@@ -250,7 +253,7 @@ def _who_gave_the_same(
     candidates = session.scalars(select(Annotator.name).where(Annotator.project_id == project_id))
     people: list[str] = [name, *candidates]
     for person in people:
-        for compared in (answers[:1], answers):  # the first one alone rules most people out
+        for compared in (answers[:1], answers):  # the first answer alone rules most people out
             keys = _keys(project_id, compared, [person] * len(compared))
             if len(known_answers(session, keys)) < len(keys):
                 break
@@ -268,10 +271,10 @@ def _queries_for(
     source: str,
     at: float,
 ) -> list[Query]:
-    """The query of each answer: the first about its pair that its person has not answered.
+    """Return the query of each answer: the first about its pair that its person has not answered.
 
-    Those that are missing are added in the order of the answers. As they have their answers,
-    nobody is asked about them, and their clips need no videos.
+    Missing queries are added in the order of the answers. They have their answers already. Nobody
+    is asked about them, and their clips need no videos.
     """
     clips = sorted({clip for answer in answers for clip in answer.pair})
     videos = known_clips(session, project_id, clips)
@@ -312,7 +315,7 @@ def _queries_for(
 def _queries_of_pairs(
     session: Session, project_id: int, clips: Sequence[str]
 ) -> dict[tuple[str, str], list[Query]]:
-    """Return the queries to learn from whose first clip is one of these, by pair, oldest first."""
+    """Return queries to learn from whose first clip is one of these, by pair, oldest first."""
     project_queries = select(Query).where(Query.project_id == project_id, Query.purpose == "ask")
     queries = [query for (query,) in rows_among(session, project_queries, Query.first_clip, clips)]
     of_pair: dict[tuple[str, str], list[Query]] = {}
@@ -349,11 +352,11 @@ def read_chosen(
 ) -> tuple[Comparisons, list[str | None]]:
     """Read the comparisons of a table for `import_table`, and the annotators that it names.
 
-    The order of the clips in a pair follows their content and is independent of the answer.
+    The order of the clips in a pair follows their content, and does not depend on the answer.
 
     Raises:
-        DataError: a cell that is wrong, naming file, row and column; clips of different kinds.
-            Further errors are those of `read_table`.
+        DataError: a cell is wrong, and the message names file, row and column; or clips are of
+            different kinds. For further errors, see `read_table`.
     """
     clips: list[tuple[int, int] | tuple[Array, ...]] = []
     equal = []
@@ -380,7 +383,7 @@ def read_chosen(
 def _clip(
     raw: Mapping[str, Any], side: str, episodes: Episodes | None, length: int | None, where: str
 ) -> tuple[int, int] | tuple[Array, ...]:
-    """Row and length of a clip that a cell refers to, or the three columns of its steps."""
+    """Return row and length of a clip that a cell refers to, or three columns of its steps."""
     if f"{side}_episode" in raw:
         value = {name: raw.get(f"{side}_{name}") for name in ("episode", "start", "length")}
     else:
@@ -436,7 +439,7 @@ def _steps(value: Mapping[str, Any], side: str, where: str) -> tuple[Array, ...]
 
 
 def _segments(path: Path, clips: Sequence[Any], episodes: Episodes | None) -> Segments:
-    """A window for each clip, in their order."""
+    """Return a window for each clip, in order."""
     if episodes is not None and len(clips[0]) == 2:
         rows, lengths = np.array(clips, np.int64).T
         if (lengths != lengths[0]).any():

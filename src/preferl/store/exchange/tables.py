@@ -20,28 +20,28 @@ from preferl.reading import Expansion, parse_json
 
 Format = Literal["jsonl", "csv", "parquet"]
 Cell = Literal["text", "whole", "number", "flag", "json"]
-"""What a column holds; `json` is an object in JSON lines and its text in the other two."""
+"""What a column holds; `json` is an object in JSON lines, and its text in CSV and Parquet."""
 
 Rules = Mapping[str, tuple[object, str]]
-"""By column: whether its cell is right, and what errors say was expected."""
+"""By column: whether its cell is right, and the words for what is expected."""
 
 Write = Callable[[Sequence[Sequence[Any]]], None]
 """Adds rows to a table."""
 
 BATCH: Final = 5_000
-"""Rows that are read or written at a time."""
+"""Number of rows that are read or written at once."""
 
 OBJECT_BYTES: Final = 40
-"""Bytes that a Python object takes in a list, besides its content."""
+"""Bytes that a Python object takes in a list, in addition to its content."""
 
 _FORMULA: Final = re.compile(r"'*[=+\-@\t\r]")
-"""Beginnings of texts that a spreadsheet would run; in CSV, an apostrophe is put before them."""
+"""Beginnings of text that a spreadsheet would run. In CSV, an apostrophe is put before it."""
 
 _SEPARATOR_HINT: Final = re.compile(r"sep=(.)", re.IGNORECASE)
-"""A first line by which spreadsheets name the delimiter of a CSV file."""
+"""A first line with which spreadsheets name the delimiter of a CSV file."""
 
 _DECIMAL_COMMA: Final = re.compile(r"^(-?[0-9]+),([0-9]+(?:[eE][+-]?[0-9]+)?)$")
-"""A number as it stands in the cells of semicolon-separated tables."""
+"""Form of a number in the cells of semicolon-separated tables."""
 
 _CELLS: Final[Mapping[Cell, tuple[str, str, float]]] = {
     "text": ("string", "text", 0),
@@ -50,16 +50,21 @@ _CELLS: Final[Mapping[Cell, tuple[str, str, float]]] = {
     "flag": ("bool_", "true or false", 0),
     "json": ("string", "an object of JSON", 0),
 }
-"""Arrow's type, the words for it in errors, and the bound of numbers: beyond it, floats do not hold
-all whole numbers."""
+"""Arrow's type, the words for it in errors, and a bound of numbers.
+
+Beyond the bound, floats do not hold all whole numbers.
+"""
 
 
 def table_format(path: Path) -> Format:
-    """Return the format by the end of a file's name; raise `ConfigError` for others."""
+    """Return the format, from the ending of a file's name.
+
+    Raise `ConfigError` for other endings.
+    """
     ending = Path(path).suffix.removeprefix(".").lower()
     if ending not in get_args(Format):
         raise ConfigError(
-            f"format: expected one of {', '.join(get_args(Format))} by the end of the file's "
+            f"format: expected one of {', '.join(get_args(Format))} as the ending of the file's "
             f"name, got {ending!r}."
         )
     return cast("Format", ending)
@@ -69,8 +74,8 @@ def table_format(path: Path) -> Format:
 def writing_table(path: Path, columns: Mapping[str, Cell]) -> Iterator[Write]:
     """Yield a function that adds rows; the file appears if the block ends without an error.
 
-    Rows are cells in the order of `columns`; None is an empty cell. Raises the errors of
-    `table_format` and `writing`, and `MissingExtraError` for Parquet without `pyarrow`.
+    Rows are cells in the order of `columns`; None is an empty cell. For errors, see `table_format`
+    and `writing`. For Parquet without `pyarrow`, `MissingExtraError` is raised.
     """
     writer = {"jsonl": _json_lines, "csv": _csv, "parquet": _parquet}[table_format(path)]
     with writing(Path(path)) as draft, writer(draft, columns) as write:
@@ -78,15 +83,15 @@ def writing_table(path: Path, columns: Mapping[str, Cell]) -> Iterator[Write]:
 
 
 def read_table(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a file as dictionaries; cells of CSV are text, and None if empty.
+    """Yield the rows of a file as dictionaries. Cells of CSV are text, or None if empty.
 
-    Names of columns are turned into small letters, and their spaces into `_`. CSV may have
-    semicolons or tabs between its cells. Rows without any value are skipped.
+    Names of columns become lower case, and their spaces become `_`. CSV may have semicolons or tabs
+    between its cells. Rows without any value are skipped.
 
     Raises:
-        ConfigError: an unknown format.
-        DataError: a malformed row; the message names file and row.
-        MissingExtraError: Parquet without the extra `parquet`.
+        ConfigError: the format is unknown.
+        DataError: a row is malformed; the message names file and row.
+        MissingExtraError: the file is Parquet, and the extra `parquet` is not installed.
         StorageError: the file cannot be read.
     """
     path = Path(path)
@@ -99,8 +104,8 @@ def read_table(path: Path) -> Iterator[dict[str, Any]]:
                 yield {_column_name(name): value for name, value in row.items()}
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{path}: expected text in UTF-8, got {in_words(error)}. Save it again, as CSV UTF-8 "
-            "in a spreadsheet."
+            f"{path}: expected text in UTF-8, got {in_words(error)}. Save the file again; in a "
+            "spreadsheet, as CSV UTF-8."
         ) from error
     except OSError as error:
         raise StorageError(
@@ -114,7 +119,7 @@ def _column_name(head: str) -> str:
 
 
 def cell(kind: Cell, value: Any) -> Any:
-    """Return the value of a cell, which may be the text of that value, as in CSV.
+    """Return the value of a cell. Like in CSV, the cell may be the text of that value.
 
     Raises:
         ValueError: the value is not of this kind.
@@ -128,7 +133,7 @@ def cell(kind: Cell, value: Any) -> Any:
     if isinstance(value, str):
         with suppress(ValueError):
             if kind == "text":
-                value.encode("utf-8")  # fails on halves of letters, which JSON may escape
+                value.encode("utf-8")  # fails for halves of characters, which JSON may escape
                 return value
             if kind == "flag":
                 value = value.lower()  # spreadsheets write TRUE, Python True
@@ -145,7 +150,7 @@ def cell(kind: Cell, value: Any) -> Any:
 
 
 def cell_of(row: Mapping[str, Any], name: str, kind: Cell, where: str) -> Any:
-    """Return the value of a row's cell, as `cell` reads it.
+    """Return the value of a row's cell, see `cell`.
 
     Raises:
         DataError: the value is not of this kind; the message names file, row and column.
@@ -159,7 +164,7 @@ def cell_of(row: Mapping[str, Any], name: str, kind: Cell, where: str) -> Any:
 def cells_of(
     row: Mapping[str, Any], columns: Mapping[str, Cell], needed: Iterable[str], where: str
 ) -> dict[str, Any]:
-    """Return the values of a row's `columns`; others are dropped, and missing ones are None.
+    """Return the values of a row's `columns`. Other columns are dropped; missing ones are None.
 
     Raises:
         DataError: a cell is of another kind, or empty although it is `needed`.
@@ -172,7 +177,7 @@ def cells_of(
 
 
 def require_right(row: Mapping[str, Any], rules: Rules, where: str) -> None:
-    """Raise `DataError` for the first cell of a row that is not as its rule says."""
+    """Raise `DataError` for the first cell of a row that breaks its rule."""
     for name, (is_right, expected) in rules.items():
         if not is_right:
             raise wrong_cell(where, name, expected, repr(row[name]))
@@ -253,7 +258,7 @@ def _read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _read_csv(path: Path) -> Iterator[dict[str, Any]]:
-    csv.field_size_limit(2**31 - 1)  # lists of steps are long cells
+    csv.field_size_limit(2**31 - 1)  # lists of steps make long cells
     number = 0
     with path.open(encoding="utf-8-sig", newline="") as file:
         try:
@@ -276,7 +281,7 @@ def _read_csv(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _delimiter(heads: str) -> str:
-    """Return the delimiter that divides the heads of a table into most columns."""
+    """Return the delimiter that splits the heads of a table into most columns."""
 
     def columns(delimiter: str) -> int:
         return len(next(csv.reader([heads], delimiter=delimiter), []))
@@ -289,7 +294,7 @@ def _require_different_heads(path: Path, heads: Sequence[str]) -> None:
     repeated = [name for name, count in names.items() if count > 1]
     if repeated:
         raise DataError(
-            f"{path}, heads: expected a name of its own for each column, got {repeated} repeatedly."
+            f"{path}, heads: expected a different name for each column, got {repeated} repeatedly."
         )
 
 
@@ -320,7 +325,7 @@ def _read_parquet(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _unpacked(arrow: Any, column: Any) -> int:
-    """Return the bytes of a column's rows, where a dictionary holds each repeated text once."""
+    """Return the size of a column's rows in bytes; a dictionary holds repeated text only once."""
     if not arrow.types.is_dictionary(column.type):
         return int(column.nbytes)
     compute = require("pyarrow.compute", extra="parquet")

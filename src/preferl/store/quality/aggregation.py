@@ -1,9 +1,9 @@
 """Combine several people's answers to a query into one preference and a weight.
 
 Dawid and Skene, "Maximum likelihood estimation of observer error-rates using the EM algorithm"
-(1979), applied to pairs: from answers alone, it estimates how often each annotator is right, and
-which answer is true. Since the order of the clips is arbitrary, taking the first for the second is
-as likely as the reverse. So an annotator has three free numbers instead of six.
+(1979), applied to pairs. It estimates, from answers only, how often each annotator is right, and
+which answer is true. The order of the clips is arbitrary, so mistaking the first for the second is
+as likely as the reverse. An annotator therefore has three free numbers instead of six.
 """
 
 from dataclasses import dataclass
@@ -16,22 +16,22 @@ from preferl.shapes import FloatArray, IntArray
 from preferl.store.quality.votes import EQUAL, FIRST, SECOND, Votes, categories, value_counts
 
 _TINY = 1e-300
-"""Replaces a probability of 0 in logarithms; so small that its share rounds to 0."""
+"""Replaces a probability of 0 in logarithms. It is so small that its share rounds to 0."""
 
 
 @final
 @dataclass(frozen=True)
 class DawidSkeneConfig:
-    """The prior belief about annotators, and when to stop."""
+    """The prior belief about annotators, and the rule for stopping."""
 
-    # Share of right answers expected of a new annotator: about how often people agree on clips of
-    # robots.
+    # Share of right answers that is expected of a new annotator: about how often people agree on
+    # clips of robots.
     accuracy: float = 0.8
-    # Weight of the prior, as a number of answers for each true answer: it matters for newcomers and
-    # not after hundreds of answers. 0 is plain maximum likelihood, which may trust an annotator of
-    # few answers fully, or take the opposite of each answer.
+    # Weight of the prior, as a number of answers for each true answer. It matters for newcomers,
+    # and not after hundreds of answers. 0 is plain maximum likelihood, which may trust an annotator
+    # with few answers fully, or take the opposite of each of their answers.
     answers: float = 4.0
-    tolerance: float = 1e-7  # stop when the objective grows by less than this for each answer
+    tolerance: float = 1e-7  # stop when the objective grows by less than this per answer
     iterations: int = 500  # the most iterations
 
     def __post_init__(self) -> None:
@@ -41,7 +41,7 @@ class DawidSkeneConfig:
 
     @property
     def pseudo_counts(self) -> FloatArray:
-        """`[3, 3]` imagined earlier answers of each annotator (columns) for each truth (rows)."""
+        """`[3, 3]` imagined earlier answers of each annotator (columns), for each truth (rows)."""
         wrong = (1 - self.accuracy) / 2
         return self.answers * np.where(np.eye(3, dtype=bool), self.accuracy, wrong)
 
@@ -55,12 +55,12 @@ class DawidSkene:
     posterior: FloatArray  # [Q, 3] probability of each truth
     confusion: FloatArray  # [A, 3, 3] probability of an annotator's answer (last axis), by truth
     prevalence: FloatArray  # [3] how common each truth is
-    objective: FloatArray  # [iterations] log likelihood plus log prior, which never falls
-    converged: bool  # whether it stopped before its iterations ran out
+    objective: FloatArray  # [iterations] log likelihood plus log prior; it never falls
+    converged: bool  # whether it stopped before the last iteration
 
     @property
     def preference(self) -> FloatArray:
-        """`[Q]` probability that the first is preferred, a tie counting half."""
+        """`[Q]` probability that the first is preferred; a tie counts half."""
         return _expected_preference(self.posterior)
 
     @property
@@ -69,9 +69,9 @@ class DawidSkene:
         return np.asarray(np.diagonal(self.confusion, axis1=1, axis2=2) @ self.prevalence)
 
     def preference_of_others(self, votes: Votes) -> FloatArray:
-        """Return `[R]`: for each answer, the preference by the answers of all other annotators.
+        """Return `[R]`: for each answer, the preference from the answers of all other annotators.
 
-        It is NaN for answers without a preference, for planned repeats and for queries that nobody
+        It is NaN for answers without a preference, for planned repeats, and for queries that nobody
         else answered. Known right answers are not used.
         """
         has_preference = votes.counts & ~votes.is_repeat
@@ -89,10 +89,10 @@ class DawidSkene:
 def fit_dawid_skene(votes: Votes, config: DawidSkeneConfig | None = None) -> DawidSkene:
     """Estimate truths and annotators together, by expectation maximisation.
 
-    Truths are first, equal and second; equal is possible only if some answer, or some known answer,
-    is a tie. Known answers are taken as true. Cannot-tell answers and planned repeats are left out.
-    The estimate does not change when clips of a pair swap places. The more queries people have in
-    common, the more certain it is.
+    Truths are first, equal and second. Equal is possible only if an answer, or a known answer, is a
+    tie. Known answers are taken as true. Cannot-tell answers and planned repeats are left out. The
+    estimate does not change if the clips of a pair swap places. It is more certain if people have
+    more queries in common.
 
     >>> votes = Votes.of([0, 0, 0, 1, 1, 1], [0, 1, 2] * 2, [1, 1, 0, 0, 0, 1])
     >>> fit = fit_dawid_skene(votes)
@@ -104,8 +104,8 @@ def fit_dawid_skene(votes: Votes, config: DawidSkeneConfig | None = None) -> Daw
     query, first_row, unit = np.unique(votes.query, return_index=True, return_inverse=True)
     known: IntArray = categories(votes.known[first_row])[:, None]
     has_ties = (votes.category == EQUAL).any() or (votes.known == 0.5).any()
-    # Queries that the same people answered alike have the same posterior, so one of each kind is
-    # enough; there are few kinds, however many queries.
+    # Queries that the same people answered in the same way have the same posterior, so one of each
+    # kind is enough. There are few kinds, however many queries.
     kind = _kinds(unit, votes.annotator * 3 + votes.category, known[:, 0])
     _, example, weight = np.unique(kind, return_index=True, return_counts=True)
     examples = np.isin(unit, example)
@@ -135,12 +135,12 @@ def fit_dawid_skene(votes: Votes, config: DawidSkeneConfig | None = None) -> Daw
 
 
 def _kinds(unit: IntArray, answer: IntArray, known: IntArray) -> IntArray:
-    """Number queries `[Q]` by kind: one kind has the same answers of the same people.
+    """Number queries `[Q]` by kind. Queries of a kind have the same answers of the same people.
 
     Args:
         unit: `[R]` index of each answer's query.
         answer: `[R]` annotator and answer as one number.
-        known: `[Q]` the category that is known to be right, below 0 if none is.
+        known: `[Q]` category that is known to be right; below 0 if none is.
     """
     random = np.random.default_rng(0).integers(2**63, size=int(answer.max(initial=0)) + 1)
     content = known.copy()
@@ -155,7 +155,7 @@ def _maximise(
     weight: IntArray,
     config: DawidSkeneConfig,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the most likely confusion `[A, 3, 3]` and prevalence `[3]` given posterior `[K, 3]`.
+    """Return the likeliest confusion `[A, 3, 3]` and prevalence `[3]`, given posterior `[K, 3]`.
 
     The `weight` of each of the `K` kinds of queries is the number of its queries.
     """
@@ -175,29 +175,32 @@ def _maximise(
 
 
 def _expected_preference(posterior: FloatArray) -> FloatArray:
-    """Probabilities `[..., 3]` of first, equal and second to `[...]` preferences."""
+    """Return preferences `[...]` from probabilities `[..., 3]` of first, equal and second."""
     return np.asarray(posterior[..., FIRST] + posterior[..., EQUAL] / 2)
 
 
 def _answer_likelihood(confusion: FloatArray, votes: Votes) -> FloatArray:
-    """`[R, 3]` log probability of each answer for each truth."""
+    """Return the log probability `[R, 3]` of each answer for each truth."""
     return np.asarray(np.log(np.maximum(confusion[votes.annotator, :, votes.category], _TINY)))
 
 
 def _sum_by_unit(unit: IntArray, values: FloatArray, units: int) -> FloatArray:
-    """`[units, C]` sums of the rows `[R, C]` that belong to each unit."""
+    """Return sums `[units, C]` of the rows `[R, C]` that belong to each unit."""
     return np.stack([np.bincount(unit, column, units) for column in values.T], axis=1)
 
 
 def _normalised(logits: FloatArray) -> FloatArray:
-    """Probabilities `[..., C]` in proportion to the exponentials of `logits`."""
+    """Return probabilities `[..., C]`, in proportion to the exponentials of `logits`."""
     odds = np.exp(logits - logits.max(-1, keepdims=True))
     return np.asarray(odds / odds.sum(-1, keepdims=True))
 
 
 CombineMethod = Literal["mean", "majority", "dawid_skene", "each"]
-"""`mean` averages a query's answers, `majority` takes the most frequent one, `dawid_skene` weighs
-them by the annotators' reliability, and `each` keeps every answer with its annotator."""
+"""How answers are combined.
+
+`mean` averages a query's answers, `majority` takes the most frequent answer, `dawid_skene` weighs
+answers by the annotators' reliability, and `each` keeps every answer with its annotator.
+"""
 
 
 def combine_answers(
@@ -207,23 +210,23 @@ def combine_answers(
 
     If a query has only cannot-tell answers, its preference is NaN and its weight 0. If it has a
     single answer, every method gives that answer and weight 1. Planned repeats are left out: they
-    check people, and are no further opinion.
+    check people, and are not a further opinion.
 
-    - `mean` is the share of answers for the first, a tie counting half; its weight is their number.
-      A reward model's cross-entropy is then the same as if every answer were listed by itself.
-    - `majority` is 1 or 0 where more than half of the answers agree on it, else 0.5, with weight 1.
-      Ties are answers, so that one preference against two ties is a tie.
+    - `mean` is the share of answers for the first; a tie counts half. Its weight is the number of
+    answers. A reward model's cross-entropy is then the same as with separate answers.
+    - `majority` is 1 or 0 if more than half of the answers agree on it, else 0.5, with weight 1.
+    Ties are answers, so one preference against two ties is a tie.
     - `dawid_skene` is the probability that the first clip is better, given how often each annotator
-      is right (see `fit_dawid_skene`). Its weight is 1, however many answers there are. A known
-      right answer overrules all others.
-    - `each` combines nothing: a query comes up once for each answer to it, with weight 1.
+    is right (see `fit_dawid_skene`). Its weight is 1, however many answers there are. A known right
+    answer overrules all others.
+    - `each` combines nothing: a query appears once for each answer to it, with weight 1.
 
     Returns:
-        `(query, preference, weight)`, each `[Q]`, by rising number of the query. With `each`, they
-        are `[R]`, in the order of the answers, without repeats.
+        `(query, preference, weight)`, each `[Q]`, in rising order of the query's number. With
+        `each`, they are `[R]`, in the order of the answers, without repeats.
 
     Raises:
-        ConfigError: an unknown method.
+        ConfigError: the method is unknown.
 
     >>> votes = Votes.of([5, 5, 5, 8, 9], [0, 1, 2, 0, 1], [1, 1, 0, 0.5, np.nan])
     >>> query, preference, weight = combine_answers(votes, "majority")
@@ -235,7 +238,7 @@ def combine_answers(
     if method == "each":
         return votes.query, votes.preference, votes.counts.astype(np.float64)
     query, first_row, unit = np.unique(votes.query, return_index=True, return_inverse=True)
-    counts = value_counts(unit, votes.category % 4, 4)[:, :3]  # -1 is that nobody could tell
+    counts = value_counts(unit, votes.category % 4, 4)[:, :3]  # -1 means that nobody could tell
     answers = counts.sum(1)
     share = preference = (counts[:, FIRST] + counts[:, EQUAL] / 2) / np.maximum(answers, 1)
     if method == "majority":

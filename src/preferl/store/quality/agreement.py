@@ -1,4 +1,4 @@
-"""How far people agree beyond chance, and models with people.
+"""How far people agree beyond chance, with each other and with models.
 
 Krippendorff, "Content Analysis" (2004), chapter 11; the bootstrap is over queries (Efron 1979).
 Cohen, "A coefficient of agreement for nominal scales" (1960), for a model and people.
@@ -15,55 +15,55 @@ from preferl.statistics import wilson_interval
 from preferl.store.quality.votes import Votes
 
 Scale = Literal["nominal", "ordinal"]
-"""Whether values only differ, or also have an order."""
+"""Whether values only differ, or have an order."""
 
 FEWEST_QUERIES = 10
-"""Queries with two answers that an agreement report needs at least."""
+"""Least number of queries with two answers for an agreement report."""
 
 
 @final
 @dataclass(frozen=True)
 class AgreementReport:
-    """Agreement between people, about the queries that at least two of them answered.
+    """Agreement between people on the queries that at least two of them answered.
 
-    What rests on too little data is None.
+    A number is None if there are too few data for it.
     """
 
-    alpha: float | None  # Krippendorff's, 1 for perfect agreement and 0 for chance
+    alpha: float | None  # Krippendorff's alpha: 1 for perfect agreement, 0 for chance
     low: float | None  # lower end of its 95 % bootstrap interval over queries
-    high: float | None  # upper end
+    high: float | None  # upper end of that interval
     raw: float | None  # share of the pairs of answers to one query that are the same
-    chance: float | None  # what that share would be if answers had nothing to do with queries
-    queries: int  # that two or more people answered
-    pairs: int  # of answers to one query
-    note: str = ""  # why alpha is None; empty if it is not
+    chance: float | None  # this share if answers had nothing to do with queries
+    queries: int  # number of queries that two or more people answered
+    pairs: int  # number of pairs of answers to one query
+    note: str = ""  # why alpha is None; empty if there is an alpha
 
 
 @final
 @dataclass(frozen=True)
 class ModelAgreement:
-    """Agreement of one model with people, about the queries that both answered.
+    """Agreement of a model with people on the queries that both answered.
 
-    Each query counts once: if several people answered it, their answers have equal shares of it.
+    Each query counts once. If several people answered it, their answers share its weight equally.
     """
 
     name: str
-    queries: int  # that the model and at least one person answered
-    agreement: float  # share of them in which the answers are the same; 0 without any
+    queries: int  # number of queries that the model and at least one person answered
+    agreement: float  # share of these queries with the same answer; 0 without any
     low: float  # lower end of its 95 % Wilson interval over queries
-    high: float  # upper end
-    kappa: float | None  # Cohen's, 1 for perfect agreement and 0 for chance; from 10 queries on
+    high: float  # upper end of that interval
+    # Cohen's kappa: 1 for perfect agreement, 0 for chance; None below 10 queries
+    kappa: float | None
 
 
 def krippendorff_alpha(counts: IntArray, scale: Scale = "nominal") -> float:
-    """Krippendorff's alpha of nominal or ordinal data, `counts` `[Q, C]` of each value per unit.
+    """Compute Krippendorff's alpha from the `counts` `[Q, C]` of each value per unit.
 
-    Ordinal values disagree by how many of the given values lie between them.
-
-    Alpha is 1 for perfect agreement, 0 for chance, below 0 for less than chance, and NaN where no
-    unit has two answers or all answers are the same. It is unstable where nearly all answers are
-    alike, so show the raw agreement beside it. The level of chance depends on how often people
-    preferred the first clip, so the order of a pair must not depend on which clip is better.
+    Two ordinal values disagree more if more of the given values lie between them. Alpha is 1 for
+    perfect agreement, 0 for chance, and below 0 for less than chance. It is NaN if no unit has two
+    answers or all answers are the same. It is unstable if nearly all answers are the same, so show
+    the raw agreement beside it. Chance agreement depends on how often people preferred the first
+    clip, so the order of a pair must not depend on which clip is better.
 
     >>> krippendorff_alpha(np.array([[2, 0, 0], [0, 0, 2]]))
     1.0
@@ -74,11 +74,11 @@ def krippendorff_alpha(counts: IntArray, scale: Scale = "nominal") -> float:
 def agreement_report(
     votes: Votes, rng: np.random.Generator, *, resamples: int = 2000
 ) -> AgreementReport:
-    """Alpha with its interval, raw agreement, chance, and how much data they rest on.
+    """Return alpha with its interval, raw agreement, chance agreement, and the amount of data.
 
     Cannot-tell answers are missing values. Repeats are left out, since the same person gave them.
-    Models are left out, too; `agreement_with_people` compares those.
-    With 2000 resamples of the queries the ends of the interval are steady to about 0.01.
+    Models are left out, too; `agreement_with_people` is about them. With 2000 resamples of the
+    queries, the ends of the interval vary by about 0.01.
 
     >>> report = agreement_report(Votes.of([0, 0], [0, 1], [1, 1]), np.random.default_rng(0))
     >>> report.alpha, report.raw, report.note
@@ -101,13 +101,13 @@ def agreement_with_people(votes: Votes) -> list[ModelAgreement]:
     """
     votes = votes.first_answers
     _, unit = np.unique(votes.query, return_inverse=True)
-    people = np.zeros((len(votes), 3))  # answers to each query by category, as shares
+    people = np.zeros((len(votes), 3))  # answers of people to each query by category, as shares
     np.add.at(people, (unit[~votes.by_model], votes.category[~votes.by_model]), 1.0)
     people /= np.maximum(people.sum(1, keepdims=True), 1)
     agreements = []
     for model in np.flatnonzero(votes.is_model):
         rows = votes.annotator == model
-        together = np.zeros((3, 3))  # queries by the model's answer and by people's
+        together = np.zeros((3, 3))  # number of queries, by the model's answer and by people's
         np.add.at(together, votes.category[rows], people[unit[rows]])
         queries = float(together.sum())
         same = float(together.trace())
@@ -137,7 +137,7 @@ def agreement_of(
 ) -> AgreementReport:
     """Return how people agree, from the `counts` `[Q, C]` of each value per unit.
 
-    Notes name the `units`, such as "clips with two ratings".
+    Notes name the `units`, for example "clips with two ratings".
     """
     counts = counts[counts.sum(1) > 1]
     queries = len(counts)
@@ -156,14 +156,14 @@ def agreement_of(
 
 
 def _coincidences(counts: IntArray) -> FloatArray:
-    """`[Q, C, C]` what each unit adds to the coincidence matrix; a single answer adds nothing."""
+    """Return what each unit adds to the coincidence matrix, `[Q, C, C]`; 0 for a single answer."""
     together = counts[:, :, None] * counts[:, None, :]
     together -= counts[:, :, None] * np.eye(counts.shape[1], dtype=counts.dtype)
     return np.asarray(together / np.maximum(counts.sum(1) - 1, 1)[:, None, None])
 
 
 def _alpha(coincidences: FloatArray, scale: Scale) -> FloatArray:
-    """`[...]` alphas of coincidence matrices `[..., C, C]`, NaN without variation."""
+    """Return alphas `[...]` of coincidence matrices `[..., C, C]`; NaN without variation."""
     totals = coincidences.sum(-1)
     count = totals.sum(-1)
     if scale == "nominal":
@@ -173,7 +173,7 @@ def _alpha(coincidences: FloatArray, scale: Scale) -> FloatArray:
         difference = (middle[..., :, None] - middle[..., None, :]) ** 2
     observed = (coincidences * difference).sum((-2, -1))
     expected = (totals[..., :, None] * totals[..., None, :] * difference).sum((-2, -1))
-    # If all answers are the same, rounding may leave a tiny number, which is no variation.
+    # If all answers are the same, rounding may leave a tiny number, which does not mean variation.
     varied = expected > 1e-9 * np.maximum(count, 1) ** 2
     alpha = 1 - (count - 1) * observed / np.where(varied, expected, 1)
     return np.asarray(np.where(varied, alpha, np.nan))
@@ -182,9 +182,9 @@ def _alpha(coincidences: FloatArray, scale: Scale) -> FloatArray:
 def _alpha_interval(
     counts: IntArray, rng: np.random.Generator, resamples: int, scale: Scale
 ) -> tuple[float, float]:
-    """95 % percentile interval of alpha over resampled queries.
+    """Return the 95 % percentile interval of alpha over resampled queries.
 
-    Queries with the same counts are drawn as one kind: many queries still have few kinds.
+    Queries with the same counts are drawn as one kind, since many queries have few kinds.
     """
     kinds, frequency = np.unique(counts, axis=0, return_counts=True)
     drawn = rng.multinomial(len(counts), frequency / len(counts), size=resamples)
@@ -194,5 +194,5 @@ def _alpha_interval(
 
 
 def _pairs(counts: IntArray | FloatArray) -> FloatArray:
-    """Return how many ordered pairs can be made of each number of answers."""
+    """Return the number of ordered pairs for each number of answers."""
     return np.asarray(counts * (counts - 1))

@@ -1,11 +1,11 @@
-"""How carefully each annotator answers, and who should be looked at; nothing is thrown away.
+"""How carefully each annotator answers, and whom to look at. No answer is thrown away.
 
-The share of answers that seem to be given at random pools three kinds of evidence, each a list of
-misses between 0 and 1: answers that differ from a known right answer, repeats that differ from the
-first answer, and answers that differ from those of other people. A miss is the distance of two
-preferences, so that whoever presses keys at random misses by 1/2 on average, whatever the keys and
-however hard the pairs. Careful people miss less, by an amount that depends on the pairs and is
-taken from the other annotators.
+Three kinds of evidence show what share of the answers is given at random. Each is a list of misses
+between 0 and 1: answers that differ from a known right answer, repeats that differ from the first
+answer, and answers that differ from those of other people. A miss is the distance of two
+preferences. Whoever presses keys at random therefore misses by 1/2 on average, whatever the keys,
+and however hard the pairs. Careful people miss less. How much less depends on the pairs, and is
+estimated from the other annotators.
 """
 
 from dataclasses import dataclass
@@ -18,43 +18,52 @@ from preferl.statistics import sign_test, wilson_interval
 from preferl.store.quality.aggregation import fit_dawid_skene
 from preferl.store.quality.votes import EQUAL, Votes
 
-RANDOM_MISS = 0.5  # how far a random answer is from any preference, on average
-INFORMATIVE_MISS = 0.4  # usual misses from which evidence is left out: care is close to chance
+RANDOM_MISS = 0.5  # mean distance of a random answer from any preference
+# from this usual miss on, evidence is left out: even care is then close to chance
+INFORMATIVE_MISS = 0.4
 UNITED = (0.5, 0.9)
-"""Differences of the others' probabilities at which they count as leaning, and as united."""
+"""From these differences of the others' probabilities on, they count as leaning, and as united."""
 
-TOLERATED = 0.03  # share of random answers that is accepted
+TOLERATED = 0.03  # accepted share of random answers
 DEVIATIONS = 1.645
-"""Standard errors by which the estimate has to be above that, so that about 5 % of those who answer
-just the tolerated share at random are flagged."""
+"""By how many standard errors the estimate must exceed the tolerated share to be flagged.
 
-EXPECTED_MISS = 0.1  # what careful people are believed to miss before there is data
-BELIEF = 10.0  # how many known answers, and how many repeats, that belief counts as
+About 5 % of those who answer just the tolerated share at random are then flagged.
+"""
+
+EXPECTED_MISS = 0.1  # expected miss of careful people before there are data
+BELIEF = 10.0  # how many known answers, and how many repeats, this belief counts as
 FEWEST = 30
-"""Known answers, repeats and shared answers, together, below which nobody is flagged for random
-ones, since the errors are those of many answers."""
+"""Least number of known answers, repeats and shared answers together for a flag.
 
-ROUNDS = 5  # how often the flagged are taken out of what others are compared with, at most
-KNOWN_RIGHT = 0.7  # share of known pairs; flagged if the whole 95 % interval is below
-TOO_FAST = 0.03  # of answers in less time than the clips take; flagged if it is all above
+With fewer answers, the standard errors would be wrong.
+"""
+
+ROUNDS = 5  # most rounds in which flagged people are taken out of the comparison
+KNOWN_RIGHT = 0.7  # share of known pairs; flagged if the whole 95 % interval is below it
+# share of answers in less time than the clips take; flagged if the interval is above it
+TOO_FAST = 0.03
 ALARM = 0.001
-"""How often a person without a preference for a side may be flagged for one, or for a long run of
-one: seldom, since everybody is tested again and again."""
+"""Probability that a person without a preference for a side is flagged for a side or a streak.
+
+It is low, since everybody is tested again and again.
+"""
 
 
 class Carelessness(NamedTuple):
     """Estimated shares of random answers."""
 
-    share: FloatArray  # [A] relative to the others', below 0 for those who do better; NaN: unknown
-    error: FloatArray  # [A] its standard error, infinite without evidence
-    flagged: BoolArray  # [A] whether `share` is above what is tolerated beyond chance
+    # [A] relative to the others' share; below 0 for those who do better; NaN: unknown
+    share: FloatArray
+    error: FloatArray  # [A] standard error of the share, infinite without evidence
+    flagged: BoolArray  # [A] whether `share` exceeds the tolerated share by more than chance
 
 
 class Evidence(NamedTuple):
     """Misses `[M]` between 0 and 1, and the annotators `[M]` who made them.
 
     A miss on a repeat can come from either of `chances = 2` answers. Evidence from `others` is not
-    held against the belief from before the data.
+    weighed against the belief from before the data.
     """
 
     annotator: IntArray
@@ -64,23 +73,23 @@ class Evidence(NamedTuple):
 
 
 def evidence_on_known(votes: Votes) -> Evidence:
-    """Distances of answers from known right answers, repeats left out."""
+    """Return distances of answers from known right answers, without repeats."""
     rows = votes.counts & ~votes.is_repeat & ~np.isnan(votes.known)
     return Evidence(votes.annotator[rows], np.abs(votes.preference - votes.known)[rows])
 
 
 def evidence_on_repeats(votes: Votes) -> Evidence:
-    """Distances of second answers from the same annotator's first."""
+    """Return distances of second answers from the same annotator's first answers."""
     repeats, originals = votes.repeated()
     miss = np.abs(votes.preference[repeats] - votes.preference[originals])
     return Evidence(votes.annotator[repeats], miss, chances=2)
 
 
 def evidence_on_others(votes: Votes) -> list[Evidence]:
-    """Distances of answers from all others' answers, from divided to united others.
+    """Return distances of answers from all others' answers, from divided to united others.
 
-    Known queries are left out. Where others are divided a random answer hardly shows, and where
-    they are united it does, so these are kinds of evidence of their own.
+    Known queries are left out. A random answer hardly shows where others are divided, but it shows
+    where they are united. These are therefore separate kinds of evidence.
     """
     preference_of_others = fit_dawid_skene(votes).preference_of_others(votes)
     compared = np.flatnonzero(~np.isnan(preference_of_others) & np.isnan(votes.known))
@@ -93,12 +102,12 @@ def evidence_on_others(votes: Votes) -> list[Evidence]:
 def estimate_carelessness(votes: Votes) -> Carelessness:
     """Estimate everybody's share of random answers from known pairs, repeats and other people.
 
-    Everyone is compared with all others that are not flagged, so people have to be given pairs of
-    the same kind; somebody who takes more care but finds pairs harder than others looks careless.
-    Of two people who disagree, only known pairs and repeats show who is careless. Where most people
-    are careless they pass for normal, and where the usual answer misses by half, nothing is
-    estimated: never are more than half of several annotators flagged. On pairs so hard that careful
-    people agree on fewer than three in four, one careful person in ten is flagged.
+    Everyone is compared with all others who are not flagged. People must therefore get pairs of the
+    same kind. Somebody who takes more care, but finds pairs harder than others, looks careless. If
+    only two people disagree, only known pairs and repeats show who is careless. If most people are
+    careless, they pass for normal. If the usual answer misses by half, nothing is estimated. Never
+    more than half of several annotators are flagged. If pairs are so hard that careful people agree
+    on fewer than three in four, one careful person in ten is flagged.
     """
     evidence_on_all = evidence_on_others(votes)
     evidence = [evidence_on_known(votes), evidence_on_repeats(votes), *evidence_on_all]
@@ -116,7 +125,10 @@ def estimate_carelessness(votes: Votes) -> Carelessness:
 
 
 def _estimate(evidence: list[Evidence], flagged: BoolArray) -> tuple[FloatArray, FloatArray]:
-    """Shares and standard errors `[A]`, each kind of evidence weighed by its precision."""
+    """Return shares and standard errors `[A]`.
+
+    Each kind of evidence has the weight of its precision.
+    """
     weighted, precision = np.zeros((2, len(flagged)))
     for kind in evidence:
         sums = np.array(  # [3, A] of each one's answers, misses and squared misses
@@ -126,7 +138,8 @@ def _estimate(evidence: list[Evidence], flagged: BoolArray) -> tuple[FloatArray,
         unflagged = np.where(flagged, 0, sums)
         belief = 1 if kind.others else BELIEF
         prior = belief * np.array([[1], [EXPECTED_MISS], [EXPECTED_MISS]])
-        # Mean miss of everyone's others, its variance, and the answers it rests on, [A] each.
+        # For the others of each annotator, `[A]`: mean miss, its variance, and the number of
+        # answers.
         rest, misses, squares = unflagged.sum(1, keepdims=True) - unflagged + prior
         usual = misses / rest
         spread = squares / rest - usual**2
@@ -145,42 +158,44 @@ def _estimate(evidence: list[Evidence], flagged: BoolArray) -> tuple[FloatArray,
 @final
 @dataclass(frozen=True, eq=False)
 class AnnotatorReport:
-    """A row `[A]` for each annotator; shares and times are NaN where there is nothing to count."""
+    """A row `[A]` for each annotator; shares and times are NaN if there is nothing to count."""
 
     names: tuple[str, ...]
-    is_model: BoolArray  # in contrast to people
-    answers: IntArray  # all of them, cannot-tell and repeats included
-    tie_rate: FloatArray  # ties among the answers that count
-    cannot_tell_rate: FloatArray  # among all answers
-    median_ms: FloatArray  # of the response times that are known, in milliseconds
-    timed: IntArray  # answers of known time to a pair that the annotator had not had before
-    too_fast: FloatArray  # share of them in less time than the longer clip takes at double speed
+    is_model: BoolArray  # true for models, false for people
+    answers: IntArray  # all answers, including cannot-tell and repeats
+    tie_rate: FloatArray  # share of ties among the answers that count
+    cannot_tell_rate: FloatArray  # share among all answers
+    median_ms: FloatArray  # median of the known response times, in milliseconds
+    timed: IntArray  # answers of known time to a pair that the annotator had not seen before
+    too_fast: FloatArray  # share of these in less time than the longer clip takes at double speed
     known: IntArray  # answers to queries whose right answer is known
-    known_accuracy: FloatArray  # of these, a tie with a side counting half
-    known_low: FloatArray  # lower end of its 95 % Wilson interval
-    known_high: FloatArray  # upper end
-    repeats: IntArray  # planned repeats of which both answers count
-    consistency: FloatArray  # share of them with the same answer
-    consistency_same_sides: FloatArray  # where both clips were on the side of the first time
-    consistency_swapped: FloatArray  # where they had changed sides; lower if they go by sides
-    left_rate: FloatArray  # the left clip among answers for a side
-    side_p: FloatArray  # p-value of that share where sides are drawn at random (two-sided)
-    streak: IntArray  # longest run of answers for the same side, in order of time
-    streak_p: FloatArray  # an upper bound of how likely so long a run is by chance
-    agreement: FloatArray  # share of pairs of answers, own and another's to one query, that agree
-    overlap: IntArray  # these pairs
-    careless_share: FloatArray  # estimated share of answers given at random beyond the others'
-    careless_error: FloatArray  # its standard error
-    # Why to look: "careless", "known pairs", "too fast", "one side" or "streak".
+    known_accuracy: FloatArray  # share of right ones among these; a tie with a side counts half
+    known_low: FloatArray  # lower end of the accuracy's 95 % Wilson interval
+    known_high: FloatArray  # upper end of that interval
+    repeats: IntArray  # planned repeats for which both answers count
+    consistency: FloatArray  # share of repeats with the same answer
+    consistency_same_sides: FloatArray  # the same, among repeats with both clips on the same sides
+    # the same, among repeats with swapped sides; lower if people go by sides
+    consistency_swapped: FloatArray
+    left_rate: FloatArray  # share of the left clip among answers for a side
+    side_p: FloatArray  # two-sided p-value of that share if sides were drawn at random
+    streak: IntArray  # longest run of answers for the same side, by time
+    streak_p: FloatArray  # upper bound of the probability of such a long run by chance
+    agreement: FloatArray  # share of agreeing pairs: an own answer and another's to one query
+    overlap: IntArray  # number of these pairs
+    # estimated share of answers given at random beyond the others' share
+    careless_share: FloatArray
+    careless_error: FloatArray  # standard error of that share
+    # Reasons to look: "careless", "known pairs", "too fast", "one side" or "streak".
     reasons: tuple[tuple[str, ...], ...]
 
     @property
     def flagged(self) -> BoolArray:
-        """`[A]` whether somebody should look."""
+        """`[A]` whether somebody should look at the answers."""
         return np.array(list(map(bool, self.reasons)), bool)
 
     def rows(self) -> list[dict[str, object]]:
-        """A dictionary for each annotator, with plain numbers and None for NaN."""
+        """Return a dictionary for each annotator, with plain numbers, and None for NaN."""
         columns = {
             name: [None if value != value else value for value in column.tolist()]
             for name, column in vars(self).items()
@@ -197,15 +212,16 @@ class AnnotatorReport:
 
 
 def annotator_report(votes: Votes) -> AnnotatorReport:
-    """Describe every annotator and name those whose answers somebody should look at.
+    """Describe every annotator, and name those whose answers somebody should look at.
 
     An annotator is flagged as `careless` by the rule of `estimate_carelessness`, for `known pairs`
-    where too few are right, as `too fast` where there was no time to see both clips, and for `one
-    side` or a `streak` by tests at the rate `ALARM`. With 300 answers each, three to a query, a
-    twentieth of them known and a twentieth repeated, about 1 or 2 in 100 careful people are
-    flagged, and about 9 in 10 of those who answer a fifth at random; with 500 answers nearly all of
-    these, with 100 six or seven in 10. People of little skill look like people of little care.
-    Nobody's answers are left out: that is for a person to decide.
+    if too few are right, and as `too fast` if there was no time to see both clips. The flags
+    `one side` and `streak` come from tests with the rate `ALARM`. Suppose that each annotator gives
+    300 answers, three to a query, a twentieth of them to known pairs and a twentieth to repeats.
+    Then about 1 or 2 in 100 careful people are flagged, and about 9 in 10 of those who answer a
+    fifth at random. With 500 answers, nearly all of the latter are flagged, and with 100 answers
+    six or seven in 10. People with little skill look like people with little care. Nobody's answers
+    are left out: a person has to decide that.
 
     >>> votes = Votes.of([0, 1, 2], [0, 0, 0], [1, 0.5, np.nan], names=["ann"])
     >>> report = annotator_report(votes)
@@ -249,7 +265,7 @@ def annotator_report(votes: Votes) -> AnnotatorReport:
 
 
 def _known(votes: Votes) -> dict[str, Array]:
-    """Count the answers to queries whose right answer is known, and the share of right ones."""
+    """Count the answers to queries with a known right answer, and the share of right ones."""
     misses = evidence_on_known(votes)
     known_counts = np.bincount(misses.annotator, minlength=votes.annotators)
     right = np.bincount(misses.annotator, 1 - misses.miss, minlength=votes.annotators)
@@ -259,13 +275,13 @@ def _known(votes: Votes) -> dict[str, Array]:
 
 
 def _sides(votes: Votes) -> dict[str, Array]:
-    """Compare how often, and how often in a row, each side was preferred with chance."""
+    """Compare with chance how often, and how often in a row, each side was preferred."""
     lefts = votes.tally(votes.left == 1)
     sided = votes.tally(votes.counts & (votes.category != EQUAL))
     side_p = np.array([sign_test(int(k), int(n)) for k, n in zip(lefts, sided, strict=True)])
     streak = _longest_runs(votes)
     # A run of k begins at the first toss with probability 2^(1-k), and at each later one after a
-    # change with 2^-k; together they cannot be likelier than their sum.
+    # change with 2^-k. The probability of any of these is at most their sum.
     starts = 1 + np.maximum(sided - streak, 0) / 2
     streak_p = np.minimum(1.0, starts * 2.0 ** (1 - streak))
     left_rate = _share(lefts, sided)
@@ -273,13 +289,13 @@ def _sides(votes: Votes) -> dict[str, Array]:
 
 
 def _intervals(part: Array, whole: Array) -> Array:
-    """`[2, A]` ends of the 95 % Wilson intervals of shares."""
+    """Return the ends `[2, A]` of the 95 % Wilson intervals of shares."""
     ends = [wilson_interval(float(k), int(n)) for k, n in zip(part, whole, strict=True)]
     return np.array(ends, np.float64).reshape(-1, 2).T
 
 
 def _consistency(votes: Votes) -> dict[str, Array]:
-    """Repeats with the same answer, in all and by whether the clips had changed sides."""
+    """Return shares of repeats with the same answer: in all, and by whether sides were swapped."""
     repeats, originals = votes.repeated()
     is_same = votes.preference[repeats] == votes.preference[originals]
     swapped = votes.swapped[repeats] != votes.swapped[originals]
@@ -293,7 +309,7 @@ def _consistency(votes: Votes) -> dict[str, Array]:
 
 
 def _longest_runs(votes: Votes) -> IntArray:
-    """`[A]` longest runs of one side; ties and cannot-tell end a run."""
+    """Return the longest runs `[A]` of one side; ties and cannot-tell end a run."""
     order = np.lexsort((votes.answered_at, votes.annotator))
     side = np.nan_to_num(votes.left, nan=0.5)[order]
     people = votes.annotator[order]
@@ -319,7 +335,7 @@ def _agreement_with_others(votes: Votes) -> tuple[IntArray, IntArray]:
 
 
 def _medians(votes: Votes) -> FloatArray:
-    """`[A]` medians of the response times that are known."""
+    """Return the medians `[A]` of the known response times."""
     timed = ~np.isnan(votes.response_ms)
     medians = np.full(votes.annotators, np.nan)
     for person in np.unique(votes.annotator[timed]):
@@ -328,5 +344,5 @@ def _medians(votes: Votes) -> FloatArray:
 
 
 def _share(part: Array, whole: Array) -> FloatArray:
-    """`part / whole`, NaN where there is nothing."""
+    """Return `part / whole`; NaN where `whole` is 0."""
     return np.asarray(np.where(whole > 0, part / np.maximum(whole, 1), np.nan))

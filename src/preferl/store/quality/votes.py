@@ -19,14 +19,15 @@ CANNOT_TELL = -1
 @final
 @dataclass(frozen=True, eq=False)
 class Votes:
-    """The answers that count, at most one of an annotator to a query; `R` in all.
+    """The answers that count; an annotator has at most one per query. `R` is their number.
 
-    A planned repeat is a separate query about the same two clips in the same order; `repeat_of`
+    A planned repeat is a separate query about the same two clips in the same order. `repeat_of`
+    names the query that it repeats.
     names the repeated one.
 
     Raises:
-        DataError: columns that do not agree, values out of range, two answers of one annotator to
-            one query, or two answers to a query with different `known` or `repeat_of`.
+        DataError: columns do not agree, values are out of range, an annotator has two answers to a
+            query, or answers to one query have different `known` or `repeat_of`.
     """
 
     query: IntArray  # [R] number of the query, at least 0
@@ -34,14 +35,15 @@ class Votes:
     preference: FloatArray  # [R] 1: first clip, 0: second, 0.5: a tie, NaN: could not tell
     swapped: BoolArray  # [R] true where the first clip was shown on the right
     response_ms: FloatArray  # [R] milliseconds from showing the clips to the answer, NaN if unknown
-    # [R] milliseconds that both clips last at the page's greatest speed; NaN if unknown, or if the
-    # annotator had seen the pair before.
+    # [R] milliseconds that both clips last at the page's greatest speed; NaN if that is unknown, or
+    # if the annotator had seen the pair before.
     least_ms: FloatArray
-    answered_at: FloatArray  # [R] seconds since the epoch; orders the answers of an annotator
+    # [R] seconds since the epoch; they give the order of an annotator's answers
+    answered_at: FloatArray
     known: FloatArray  # [R] the query's known right preference, NaN for most queries
-    repeat_of: IntArray  # [R] the query that this one repeats, -1 for all but planned repeats
-    names: tuple[str, ...]  # of the `A` annotators, all different
-    is_model: BoolArray  # [A] which annotators are models, in contrast to people
+    repeat_of: IntArray  # [R] the query that this one repeats; -1 if it is not a planned repeat
+    names: tuple[str, ...]  # names of the `A` annotators, all different
+    is_model: BoolArray  # [A] true for models, false for people
 
     def __post_init__(self) -> None:
         for name, column in self._columns().items():
@@ -90,7 +92,7 @@ class Votes:
     ) -> Self:
         """Make votes from some columns, converted to the types of `Votes`.
 
-        By default annotators are people called `"0"`, `"1"` and so on, no clips are `swapped`,
+        By default, annotators are people called `"0"`, `"1"` and so on, no clips are `swapped`,
         times and known answers are NaN, `answered_at` is the order of the rows, and there are no
         repeats.
 
@@ -128,27 +130,27 @@ class Votes:
 
     @property
     def annotators(self) -> int:
-        """`A`, how many annotators there are, whether or not they answered."""
+        """`A`, the number of annotators, including those who gave no answer."""
         return len(self.names)
 
     @property
     def category(self) -> IntArray:
-        """`[R]` the answers as `FIRST`, `EQUAL`, `SECOND` or `CANNOT_TELL`."""
+        """`[R]` answers as `FIRST`, `EQUAL`, `SECOND` or `CANNOT_TELL`."""
         return categories(self.preference)
 
     @property
     def counts(self) -> BoolArray:
-        """`[R]` true where there is a preference, ties included."""
+        """`[R]` true for a preference or a tie."""
         return ~np.isnan(self.preference)
 
     @property
     def left(self) -> FloatArray:
-        """`[R]` 1 where the clip on the left was preferred, 0 the right, 0.5 a tie, else NaN."""
+        """`[R]` 1 if the left clip was preferred, 0 if the right, 0.5 for a tie, else NaN."""
         return np.where(self.swapped, 1 - self.preference, self.preference)
 
     @property
     def too_fast(self) -> BoolArray:
-        """`[R]` true where there was no time to see both clips; false where that is unknown."""
+        """`[R]` true if there was no time to see both clips; false if that is not known."""
         return np.asarray(self.response_ms < self.least_ms)
 
     @property
@@ -163,23 +165,23 @@ class Votes:
 
     @property
     def first_answers(self) -> Self:
-        """The answers with a preference, without repeats, which are no second person's answers."""
+        """The answers with a preference, without repeats, which come from the same person."""
         return self[self.counts & ~self.is_repeat]
 
     def tally(self, rows: BoolArray | IntArray) -> IntArray:
-        """`[A]` how many of these answers each annotator gave."""
+        """Return how many of these answers each annotator gave, `[A]`."""
         return np.bincount(self.annotator[rows], minlength=self.annotators)
 
     def counts_by_query(self) -> tuple[IntArray, IntArray]:
-        """Return `[R]` the index of each answer's query, and `[Q, 3]` how often it got each answer.
+        """Return `[R]` the index of each answer's query, and `[Q, 3]` counts of each answer.
 
-        Queries are indexed by rising number. All answers must have a preference.
+        Queries are indexed in rising order of their numbers. All answers must have a preference.
         """
         _, unit = np.unique(self.query, return_inverse=True)
         return unit, value_counts(unit, self.category, 3)
 
     def repeated(self) -> tuple[IntArray, IntArray]:
-        """Return rows of repeats, and of the answers they repeat, where both have a preference."""
+        """Return rows of repeats, and of the answers they repeat, if both have a preference."""
         keys = self._keys(self.query)
         order = np.argsort(keys)
         repeats = np.flatnonzero(self.is_repeat)
@@ -197,7 +199,7 @@ class Votes:
         }
 
     def _keys(self, query: IntArray) -> IntArray:
-        """`[R]` one number for each annotator and query."""
+        """Return a number `[R]` for each annotator and query."""
         return np.asarray(query, np.int64) * self.annotators + self.annotator
 
 
@@ -208,11 +210,11 @@ def _refuse(name: str, expected: str, wrong: Sequence[Any] | Array) -> None:
 
 
 def value_counts(unit: IntArray, value: IntArray, values: int) -> IntArray:
-    """`[U, values]` how often each value was given to each of the units `0` to `U - 1`."""
+    """Count how often each value was given to each unit from 0 to `U - 1`: `[U, values]`."""
     units = int(unit.max(initial=-1)) + 1
     return np.bincount(unit * values + value, minlength=units * values).reshape(units, values)
 
 
 def categories(preference: FloatArray) -> IntArray:
-    """Preferences of 1, 0.5, 0 and NaN as `FIRST`, `EQUAL`, `SECOND` and `CANNOT_TELL`."""
+    """Return preferences of 1, 0.5, 0 and NaN as `FIRST`, `EQUAL`, `SECOND` and `CANNOT_TELL`."""
     return np.asarray(np.rint(2 - 2 * np.nan_to_num(preference, nan=1.5)), np.int64)
