@@ -1,8 +1,8 @@
-"""Units of work in separate processes: each is done once, even if processes are killed.
+"""Units of work in separate processes. Each is done once, even if processes are killed.
 
-A unit is done when its folder holds `done.json`, and is then not run again. A killed unit has no
-such file: the next start runs it again, and its work resumes from the checkpoints in the folder.
-Processes share nothing but units and folders. So a cluster with a common disk only needs another
+A unit is done if its folder has `done.json`, and is then not run again. A killed unit has no such
+file. The next start runs it again, and its work resumes from the checkpoints in the folder.
+Processes share only units and folders. A cluster with a common disk therefore only needs another
 `Executor`, whose machines call `run_here`.
 """
 
@@ -34,7 +34,7 @@ LOGGER = get_logger(__name__)
 UNIT = "unit.json"
 DONE = "done.json"
 LOG = "log.txt"
-"""Files in a unit's folder: its work and settings, its result, and everything that it printed."""
+"""Files in a unit's folder: its work and settings, its result, and all that it printed."""
 
 UNIT_LOCK: Final = "unit.lock"
 
@@ -48,7 +48,7 @@ POLL_SECONDS: Final = 0.2
 """Seconds between two looks at a process."""
 
 OnDone = Callable[["Unit", Any], None]
-"""Called with a unit and its result; at once for units that were done before."""
+"""Called with a unit and its result; at once for units that are done already."""
 
 
 @final
@@ -58,9 +58,9 @@ class Unit:
 
     Attributes:
         name: unique name for messages.
-        work: `module:function`, which is called with the settings and the folder, and returns a
-            value that JSON can hold.
-        settings: everything that decides the result, as JSON can hold it.
+        work: `module:function`. The function is called with the settings and the folder, and
+            returns a value that JSON can hold.
+        settings: everything that decides the result, in a form that JSON can hold.
         folder: this unit's own folder, in which its work keeps checkpoints.
     """
 
@@ -71,10 +71,10 @@ class Unit:
 
 
 class Executor(Protocol):
-    """A function that runs units, on whatever machines."""
+    """A function that runs units on any machines."""
 
     def __call__(self, units: Sequence[Unit], on_done: OnDone = ...) -> dict[str, str]:
-        """Run the units that are not done; return by name why units failed."""
+        """Run the units that are not done; return why units failed, by name."""
 
 
 def run_units(
@@ -85,23 +85,23 @@ def run_units(
 ) -> dict[str, str]:
     """Run units on this machine, each in a separate process with one processor thread.
 
-    A unit that fails or is killed is logged, and the others go on. Ctrl-C interrupts the running
-    units as it would interrupt a program, and is raised again once they have ended. If this program
-    is killed, their processes end, too. Scripts need `if __name__ == "__main__":`.
+    A unit that fails or is killed is logged, and the others continue. Ctrl-C interrupts the running
+    units like a program, and is raised again when they have ended. If this program is killed, their
+    processes end, too. Scripts need `if __name__ == "__main__":`.
 
     Args:
         units: units in the order in which they begin.
         on_done: called in this process, with one unit at a time.
-        processes: how many run at a time; None takes one for each processor core.
+        processes: number of units that run at the same time; None takes one per processor core.
 
     Returns:
-        The units that failed, by name: the last lines of their logs. The next start runs them
+        The last lines of the logs of units that failed, by name. The next start runs these units
         again.
 
     Raises:
-        ConfigError: two units of the same name or folder, or a folder in which a unit with other
-            settings was begun; nothing was run then.
-        StorageError: a folder that cannot be read or written.
+        ConfigError: two units have the same name or folder, or a unit with other settings was begun
+            in a folder. Nothing is run then.
+        StorageError: a folder cannot be read or written.
     """
     limit = usable_cores() if processes is None else processes
     require_in("processes", limit, 1, float("inf"))
@@ -114,7 +114,8 @@ def run_units(
                 process = _started_process(waiting[0])
                 running[process.sentinel] = process, waiting.popleft()
             for sentinel in connection.wait([*running]):
-                process, unit = running.pop(int(sentinel))  # type: ignore[arg-type]  # all are ours
+                # type: ignore[arg-type]  # all sentinels are ours
+                process, unit = running.pop(int(sentinel))  # type: ignore[arg-type]
                 process.join()
                 failures |= unit_failures(unit, process.exitcode or 0, on_done)
     finally:
@@ -125,12 +126,12 @@ def run_units(
 def perform(unit: Unit) -> None:
     """Run a unit in this process, unless it is done.
 
-    If the process of an earlier, killed program still holds the unit, it has `INTERRUPT_SECONDS` to
-    end.
+    If the process of an earlier program that was killed still holds the unit, it has
+    `INTERRUPT_SECONDS` to end.
 
     Raises:
         ConfigError: the unit's work does not exist.
-        StorageError: another process is at work on the unit, or its folder cannot be written to.
+        StorageError: another process works on the unit, or its folder cannot be written to.
     """
     with FolderLock(unit.folder, UNIT_LOCK, "unit", patience=INTERRUPT_SECONDS):
         if (unit.folder / DONE).is_file():
@@ -146,7 +147,7 @@ def pending_units(units: Sequence[Unit], on_done: OnDone) -> list[Unit]:
     """Make the folders of units, call `on_done` for units that are done, and return the others.
 
     Raises:
-        ConfigError, StorageError: as `run_units`.
+        ConfigError, StorageError: see `run_units`.
     """
     _require_distinct(units)
     for unit in units:
@@ -158,7 +159,7 @@ def pending_units(units: Sequence[Unit], on_done: OnDone) -> list[Unit]:
 
 
 def unit_failures(unit: Unit, code: int, on_done: OnDone) -> dict[str, str]:
-    """Call `on_done` if a unit is done; else log why it failed, and return its name and reason.
+    """Call `on_done` if a unit is done; otherwise log why it failed, and return name and reason.
 
     `code` is the exit status of the unit's process, below zero for a signal.
     """
@@ -178,7 +179,7 @@ def run_here(unit: Unit) -> int:
     process = _started_process(unit)
     try:
         while process.is_alive():
-            # Joined in short calls: a cluster's interrupt arrives only between two of them.
+            # Joined in short calls, since a cluster's interrupt arrives only between two calls.
             process.join(POLL_SECONDS)
         return process.exitcode or 0
     finally:
@@ -206,8 +207,8 @@ def _begin(unit: Unit) -> None:
         saved = read_object(file)
     if saved != work_and_settings:
         raise ConfigError(
-            f"settings of {unit.name} in {unit.folder}: expected those it was begun with, "
-            f"{saved}, got {work_and_settings}. Choose another folder, or remove it."
+            f"settings of {unit.name} in {unit.folder}: expected those it was begun with, {saved}, "
+            f"got {work_and_settings}. Choose another folder, or remove it."
         )
 
 
@@ -224,7 +225,7 @@ def _failure_reason(unit: Unit, code: int) -> str:
 
 
 def _started_process(unit: Unit) -> SpawnProcess:
-    # A fork of a process that has used torch's threads can hang.
+    # A fork can hang if its process has used torch's threads.
     process = get_context("spawn").Process(target=_work, args=(unit,), name=unit.name)
     with safe_children(), _one_thread():
         process.start()
@@ -233,7 +234,7 @@ def _started_process(unit: Unit) -> SpawnProcess:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Let programs that the block starts use one thread; numpy and torch read this on import."""
+    """Let programs that the block starts use one thread; numpy and torch read this at import."""
     earlier_value = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = "1"
     try:
@@ -245,7 +246,7 @@ def _one_thread() -> Iterator[None]:
 
 def _work(unit: Unit) -> None:
     """Run a unit as the main function of its process."""
-    # A terminal sends Ctrl-C to all processes; only the first process passes it on, and only once.
+    # A terminal sends Ctrl-C to all processes. Only the first process passes it on, and only once.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     Thread(target=_end_with_the_first, daemon=True).start()
@@ -256,7 +257,7 @@ def _work(unit: Unit) -> None:
 
 
 def _end_with_the_first() -> None:
-    """End this process once the program that started it has ended, for whatever reason."""
+    """End this process when the program that started it has ended, for any reason."""
     parent = parent_process()
     if parent is not None:
         parent.join()
@@ -264,7 +265,7 @@ def _end_with_the_first() -> None:
 
 
 def _end(processes: Iterable[SpawnProcess]) -> None:
-    """Interrupt processes, and kill them if they go on for too long or Ctrl-C comes again."""
+    """Interrupt processes, and kill them if they continue too long or Ctrl-C comes again."""
     deadline = time.monotonic() + INTERRUPT_SECONDS
     for process in processes:
         process.terminate()

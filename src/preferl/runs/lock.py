@@ -1,4 +1,4 @@
-"""Lock folders, so that one program at a time uses each; the lock ends with its program."""
+"""Locks of folders, so that one program at a time uses each; a lock ends with its program."""
 
 import json
 import os
@@ -25,18 +25,18 @@ _PAUSE: Final = 0.02
 """Seconds between two tries."""
 
 _LOOKING: Final = 10.0
-"""Seconds within which a program that only looks at a lock releases it, even on a busy machine."""
+"""How long, on a busy machine, a program that only looks at a lock may hold it, in seconds."""
 
 
 @final
 class FolderLock:
-    """A lock on a folder, by a file `name` in it; `with` takes and releases the lock.
+    """A lock on a folder, with a file `name` in it; `with` takes and releases the lock.
 
-    The lock is the operating system's. It ends with its process, however the process ends, and
-    holds across containers that share a disk. A forked child does not keep it. The locked file is
-    hidden; the file beside it names the holder: process, machine, start time and command. Messages
-    call the holder by its `role`. Taking the lock waits up to `patience` seconds for another
-    program that may be about to end. A disk without locks is refused.
+    The lock is the operating system's. It ends with its process, however that ends, and works
+    across containers that share a disk. A forked child does not keep it. The locked file is hidden.
+    The file beside it names the holder: process, machine, start time and command. Messages call the
+    holder by its `role`. If the holder may be about to end, taking the lock waits up to `patience`
+    seconds. A disk without locks is refused.
     """
 
     def __init__(self, folder: Path, name: str, role: str, *, patience: float = 0.1) -> None:
@@ -54,7 +54,7 @@ class FolderLock:
         self.release()
 
     def take(self) -> None:
-        """Take the lock, also after a holder that was killed.
+        """Take the lock, even after a holder that was killed.
 
         Raises:
             StorageError: another program holds the folder, or it cannot be written to or locked.
@@ -82,20 +82,21 @@ class FolderLock:
 
     def release(self) -> None:
         """Release the lock and remove its files."""
-        if self._lock is None or not self._lock.is_locked:  # as in a forked child
+        # not held, for example in a forked child
+        if self._lock is None or not self._lock.is_locked:
             return
         try:
             self._named.unlink(missing_ok=True)
-            if os.name != "nt":  # while it is held, so that no other lock is removed
+            if os.name != "nt":  # while it is held, so that no other program's lock is removed
                 self._locked.unlink(missing_ok=True)
-        except OSError as error:  # a disk that has become read-only must not hide what happened
+        except OSError as error:  # an error here must not hide what has happened
             LOGGER.warning("%s stays, though nobody holds it: %s", self._named, error)
         with suppress(OSError):
             self._lock.release()
 
     def move(self, folder: Path) -> None:
         """Rename the held folder, and keep the lock under its new name."""
-        if os.name == "nt":  # Windows renames no folder with an open file
+        if os.name == "nt":  # Windows cannot rename a folder with an open file
             self.release()
         self._folder = self._folder.rename(folder)
 
@@ -109,7 +110,7 @@ class FolderLock:
                 while not lock_descriptor(file.fileno(), blocking=False):
                     if time.monotonic() - began > self._patience:
                         return self.left()
-                    time.sleep(_PAUSE)  # for another program that only looks
+                    time.sleep(_PAUSE)  # another program may only be looking
                 return None
         return None  # never held; `take` reports other faults
 
@@ -120,7 +121,7 @@ class FolderLock:
             raise self._taken(holder)
 
     def left(self) -> dict[str, Any]:
-        """Return what a holder wrote that has not released the folder; empty without one."""
+        """Return what a holder wrote that did not release the folder; empty if there is none."""
         with suppress(OSError, ValueError):
             holder = parse_json(self._named.read_text(encoding="utf-8"))
             if isinstance(holder, dict):
@@ -138,7 +139,7 @@ class FolderLock:
         return self._folder / f".{self._name}"
 
     def _acquired(self) -> "BaseFileLock":
-        """Return the lock once other programs have released it."""
+        """Return the lock, after other programs have released it."""
         from filelock import FileLock, Timeout
 
         lock = FileLock(self._locked, thread_local=False, fallback_to_soft=False)
@@ -169,7 +170,7 @@ class FolderLock:
 
 
 def boot_id() -> str:
-    """Return an id of the machine's present start; empty if the system has none."""
+    """Return an id that changes with each start of the machine; empty if the system has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -177,7 +178,7 @@ def boot_id() -> str:
 
 
 def named(holder: Mapping[str, Any]) -> str:
-    """Return a holder in words: process, machine, command and start time."""
+    """Return the holder in words: process, machine, command and start time."""
     words = f"process {holder.get('pid', 'unknown')} on {holder.get('host', 'an unknown machine')}"
     command = holder.get("command")
     since = holder.get("since")

@@ -1,7 +1,7 @@
 """Units of work on the machines of a Ray cluster that share a disk.
 
-Ray chooses a unit's machine, and another one when a machine is lost. The rest is as on one machine:
-each unit has a process, and a folder with its log, checkpoints and result.
+Ray chooses a unit's machine, and another machine if that one is lost. Everything else is as on one
+machine: each unit has a process, and a folder with its log, checkpoints and result.
 
 This module needs the extra `ray`. Ray documents what it retries at
 https://docs.ray.io/en/latest/ray-core/fault_tolerance/tasks.html.
@@ -37,25 +37,29 @@ from preferl.runs.lock import FolderLock
 LOGGER = get_logger(__name__)
 
 LOCAL: Final = "local"
-"""Stands for this machine in place of a cluster's address."""
+"""Means this machine, instead of a cluster's address."""
 
 LOST_MACHINES: Final = 100
-"""Machines that a unit may lose before it counts as failed. A unit that fails by itself is not
-retried, since it would fail on another machine as well."""
+"""Number of machines that a unit may lose before it counts as failed.
+
+A unit that fails by itself is not run again, since it would fail on another machine as well.
+"""
 
 LEASE: Final = 300.0
-"""Seconds that a unit waits for the lock of a lost machine. NFS releases such a lock after 90 s by
-default."""
+"""Seconds that a unit waits for the lock of a lost machine.
+
+By default, NFS releases such a lock after 90 s.
+"""
 
 
 def executor_of(cluster: str = LOCAL, processes: int | None = None) -> Executor:
     """Return the executor that runs units on this machine or on a Ray cluster.
 
     Args:
-        cluster: `local` for this machine, or the address of a Ray cluster as `ray.init` takes it:
-            `ray://HOST:10001`, `HOST:6379`, or `auto` for the one that this machine belongs to.
-        processes: units that run at a time on this machine; None takes one for each processor
-            core. A cluster runs as many units at a time as it has cores.
+        cluster: `local` for this machine, or the address of a Ray cluster for `ray.init`:
+            `ray://HOST:10001`, `HOST:6379`, or `auto` for the cluster of this machine.
+        processes: number of units that run at the same time on this machine; None takes one per
+            processor core. A cluster runs as many units as it has cores.
 
     Raises:
         ConfigError: `processes` is given for a cluster.
@@ -82,18 +86,18 @@ def run_units_on_ray(
     interrupts all units, as on one machine, and is raised again.
 
     Args:
-        units: in the order in which they begin.
+        units: units in the order in which they begin.
         on_done: called here, with one unit at a time.
-        address: as `ray.init` takes it: `ray://HOST:10001`, `HOST:6379` or `auto`.
+        address: address for `ray.init`: `ray://HOST:10001`, `HOST:6379` or `auto`.
 
     Returns:
-        The units that failed, by name: the last lines of their logs. The next start runs them
+        The last lines of the logs of units that failed, by name. The next start runs these units
         again.
 
     Raises:
-        ConfigError: a cluster that cannot be reached; or as `preferl.runs.executor.run_units`.
+        ConfigError: the cluster cannot be reached, or see `preferl.runs.executor.run_units`.
         MissingExtraError: the extra `ray` is not installed.
-        StorageError: a folder that cannot be read or written.
+        StorageError: a folder cannot be read or written.
     """
     ray = require("ray", extra="ray")
     units = [Unit(one.name, one.work, one.settings, one.folder.resolve()) for one in units]
@@ -124,14 +128,14 @@ def _run_on_this_machine(unit: Unit, current: str) -> int:
             )
     os.chdir(current)  # relative paths in settings begin there
     with FolderLock(unit.folder, UNIT_LOCK, "unit", patience=LEASE):
-        pass  # a shared disk may not have noticed yet that a machine was lost
+        pass  # a shared disk may not have noticed yet that a machine is lost
     return run_here(unit)
 
 
 def _task_failures(ray: Any, task: Any, unit: Unit, on_done: OnDone) -> dict[str, str]:
     try:
         code = ray.get(task)
-    except ray.exceptions.RayTaskError as error:  # raised on the machine
+    except ray.exceptions.RayTaskError as error:  # raised on the unit's machine
         why = str(error.cause)
     except ray.exceptions.RayError as error:  # no machine is left
         why = str(error)
@@ -151,15 +155,15 @@ def _cancel(ray: Any, tasks: list[Any]) -> None:
 
 @contextmanager
 def _connected(ray: Any, address: str) -> Iterator[None]:
-    """Connect to a cluster for the block; an existing connection is used and stays."""
+    """Connect to a cluster for the block. An existing connection is used and stays open."""
     if ray.is_initialized():
         yield
         return
     try:
         if address != "auto":
             _require_reachable(address)
-        # Ray puts the folder in which a program connects first on the path of all workers, where
-        # its modules hide installed ones. Python's own folder has no modules.
+        # Ray puts the folder in which a program first connects on the path of all workers. Its
+        # modules would hide installed ones. Python's own folder has no modules.
         with chdir(sys.prefix):
             ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
     except (RuntimeError, ValueError, OSError) as error:
@@ -175,7 +179,7 @@ def _connected(ray: Any, address: str) -> Iterator[None]:
 
 
 def _require_reachable(address: str) -> None:
-    """Raise `OSError` or `ValueError` for an address where nothing listens; Ray takes minutes."""
+    """Raise `OSError` or `ValueError` if nothing listens at an address; Ray takes minutes."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not colon:
         raise ValueError("it has no port")

@@ -29,10 +29,10 @@ Metrics = Mapping[str, FloatArray]
 """Columns of `metrics.jsonl`; empty if there are none."""
 
 State = Literal["running", "finished", "interrupted", "failed"]
-"""A run that failed ended by an error or was killed; one that was interrupted ended by Ctrl-C."""
+"""State of a run. "failed" ended by an error or was killed; "interrupted" ended by Ctrl-C."""
 
 NOT_SETTINGS: Final = ("out", "resume", "trust", "typed")
-"""Settings that only say where a run lies and how it was started."""
+"""Settings that are only about where a run is and how it was started."""
 
 CONTENTS: Final = {
     "report.html": "report",
@@ -45,7 +45,7 @@ CONTENTS: Final = {
     "comparisons": "answers",
     "episodes": "episodes",
     "checkpoints": "checkpoints",
-    "training": "state of training, to resume from",
+    "training": "state from which training is resumed",
 }
 """Files and folders that a run's folder may hold."""
 
@@ -55,11 +55,11 @@ class RunCurve(NamedTuple):
 
     Attributes:
         title: name of the metric for people.
-        unit: of the values.
-        x_unit: of the steps.
+        unit: unit of the values.
+        x_unit: unit of the steps.
         steps: `[n]`.
         values: `[n]`, or `[S, n]` for several agents.
-        interval: `[2, n]` ends of the 95 % interval of the mean; None where it is not known.
+        interval: `[2, n]` ends of the 95 % interval of the mean; None if it is not known.
     """
 
     title: str
@@ -77,16 +77,16 @@ class RunRecord:
 
     Attributes:
         path: the folder.
-        config_class: the dataclass of its settings, by name.
-        config: its settings, as `config.json` has them.
+        config_class: name of the dataclass of its settings.
+        config: its settings, as in `config.json`.
         seed: the seed of its randomness.
         state: whether it is running, or how it ended.
-        note: which program runs it, or why it failed; else empty.
-        began: seconds since the epoch when its settings were written.
-        summary: its numbers, including those that only the metrics have so far. The seconds of a
-            running run count since it was begun or last resumed.
+        note: which program runs it, or why it failed; otherwise empty.
+        began: when its settings were written, in seconds since the epoch.
+        summary: its numbers, including those that only the metrics have so far. For a running run,
+            `seconds` counts from when it was begun or last resumed.
         curves: metrics over steps.
-        versions: of Python and the packages.
+        versions: versions of Python and the packages.
     """
 
     path: Path
@@ -113,19 +113,19 @@ class RunRecord:
 
 
 def find_runs(folder: Path | str) -> tuple[list[RunRecord], list[str]]:
-    """Read all runs in a folder and below it, the oldest first, and name what cannot be read.
+    """Read all runs in a folder and below it, oldest first; report folders that cannot be read.
 
     Runs within runs, hidden folders and links to folders are skipped.
 
     Returns:
-        The runs, and a sentence for each folder that is damaged, or not a run of preferl.
+        The runs, and a sentence for each folder that is damaged or is not a run of preferl.
 
     Raises:
         StorageError: the folder does not exist.
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise StorageError(f"{folder}: expected a folder with runs, got none. Name another one.")
+        raise StorageError(f"{folder}: expected a folder with runs, got none. Name another folder.")
     records: list[RunRecord] = []
     skipped: list[str] = []
 
@@ -139,7 +139,7 @@ def find_runs(folder: Path | str) -> tuple[list[RunRecord], list[str]]:
         path = Path(place)
         try:
             settings = _settings(path)
-            if settings is None:  # runs may lie below another program's folder
+            if settings is None:  # another program's folder may contain runs
                 continue
             folders.clear()
             records.append(_record(path, settings))
@@ -152,12 +152,12 @@ def read_run(path: Path | str) -> RunRecord:
     """Read the folder of a run.
 
     Raises:
-        StorageError: the folder has no run, the run is damaged, or it is another program's.
+        StorageError: the folder has no run, the run is damaged, or it is another program's run.
     """
     path = Path(path)
     if not (path / "config.json").is_file():
         raise StorageError(
-            f"{path}: expected the folder of a run, got one without config.json, or none."
+            f"{path}: expected the folder of a run, but it has no config.json or does not exist."
         )
     settings = _settings(path)
     if not settings:
@@ -169,7 +169,7 @@ def _settings(path: Path) -> dict[str, Any] | None:
     """Read the `config.json` of a run; return None if it is a reward's.
 
     Raises:
-        StorageError: the file is damaged, or of another program.
+        StorageError: the file is damaged, or belongs to another program.
     """
     settings = read_file(path / "config.json")
     if "observation_space" in settings and "model" in settings:
@@ -178,8 +178,8 @@ def _settings(path: Path) -> dict[str, Any] | None:
     is_run = isinstance(kind, str) and isinstance(config, dict) and isinstance(seed, int)
     if not (is_run and (path / SUMMARY).is_file()):
         raise StorageError(
-            f"{path / 'config.json'}: expected the settings of a run, got those of something "
-            "else, which is left alone."
+            f"{path / 'config.json'}: expected the settings of a run, got those of something else, "
+            "which is left alone."
         )
     return settings
 
@@ -189,7 +189,8 @@ def _record(path: Path, settings: Mapping[str, Any]) -> RunRecord:
     fix = "A file in it is damaged."
     with reading(path, expected="the folder of a run", fix=fix, error=StorageError):
         lock = FolderLock(path, LOCK, "run")
-        holder = lock.holder()  # before the summary, which is complete once this is released
+        # read before the summary, which is complete when the holder has released the folder
+        holder = lock.holder()
         summary = from_json(RunSummary, read_file(path / SUMMARY))
         state, note = _state(path, summary, holder, lock.left())
         began = (path / "config.json").stat().st_mtime
@@ -215,14 +216,14 @@ def _record(path: Path, settings: Mapping[str, Any]) -> RunRecord:
             curves=tuple(_curves(summary.curves, metrics)),
             versions=read_file(path / "versions.json"),
         )
-        record.to_json(), record.settings  # any damage shows now
+        record.to_json(), record.settings  # any damage is found now
         return record
 
 
 def _state(
     path: Path, summary: RunSummary, holder: Mapping[str, Any] | None, left: Mapping[str, Any]
 ) -> tuple[State, str]:
-    """Return the state of a run, and which program runs it or why it failed."""
+    """Return the state of a run, and which program runs it, or why it failed."""
     if summary.finished:
         return "finished", ""
     if (path / FAILURE).is_file():
@@ -235,7 +236,7 @@ def _state(
 
 
 def _so_far(summary: RunSummary, metrics: Metrics) -> RunSummary:
-    """Return the summary of an unfinished run, with the counts that its metrics have reached."""
+    """Return an unfinished run's summary, with the counts that its metrics have reached."""
     steps = _larger(summary.steps, _last(metrics, "step"))
     return replace(
         summary, steps=steps, answers=_larger(summary.answers, _last(metrics, "feedback/answers"))
@@ -254,7 +255,7 @@ def _at_work(holder: Mapping[str, Any], began: float) -> float:
 
 
 def _newest_accuracy(metrics: Metrics) -> Estimate | None:
-    """Return the accuracy of the last fit, on answers that its reward was not fitted to."""
+    """Return the accuracy of the last fit on answers outside of that fit."""
     for kind, words in UNSEEN.items():
         name = f"reward/{kind}_accuracy"
         share = _last(metrics, name)
@@ -268,7 +269,7 @@ def _newest_accuracy(metrics: Metrics) -> Estimate | None:
 
 
 def _last(metrics: Metrics, name: str, *, at: float | None = None) -> float | None:
-    """Return the newest value of a metric, or that at a step; None if it was not logged."""
+    """Return a metric's newest value, or its value at a step; None if it was not logged."""
     if name not in metrics:
         return None
     steps, values = series(metrics, name)
@@ -293,7 +294,7 @@ def _curves(curves: Iterable[MetricCurve], metrics: Metrics) -> Iterable[RunCurv
 
 
 def _logged_interval(metrics: Metrics, name: str, steps: Array) -> FloatArray | None:
-    """Return `[2, n]` ends of a metric's interval, if they were logged at all of its steps."""
+    """Return the ends `[2, n]` of a metric's interval, if they were logged at all of its steps."""
     ends = [end for end in (f"{name}_low", f"{name}_high") if end in metrics]
     logged_at, values = common_series(series(metrics, end) for end in ends)
     return values if len(ends) == 2 and np.array_equal(logged_at, steps) else None

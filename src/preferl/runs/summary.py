@@ -16,7 +16,7 @@ SUMMARY: Final = "summary.json"
 """File of a run's summary."""
 
 UNSEEN: Final = {"held_out": "held-out", "validation": "left-out", "out_of_bag": "out-of-bag"}
-"""Words for the answers that a reward was not fitted to, by their names in metrics."""
+"""Words for answers outside of a reward's fit, by their names in metrics."""
 
 EVALUATED: Final = "Evaluated return while learning"
 """Title of the curve that every kind of agent has."""
@@ -28,12 +28,13 @@ class Estimate:
     """A mean with its 95 % interval.
 
     Attributes:
-        mean: of `values`, or as it was reported.
+        mean: mean of `values`, or a mean that was reported.
         count: number of values behind the mean; 0 if it is not known.
-        of: what the values are: "episodes", "seeds", or "answers", perhaps with a word for which.
-        interval: 95 % interval; None where it is not known.
-        values: the single values, where they were kept.
-        success: share of the episodes that succeeded; None where that is not known.
+        of: what the values are: "episodes", "seeds", or "answers", perhaps with a word for which
+            answers.
+        interval: 95 % interval; None if it is not known.
+        values: the single values, if they were kept.
+        success: share of the episodes that succeeded; None if it is not known.
     """
 
     mean: float
@@ -72,7 +73,7 @@ class Finding:
     Attributes:
         name: its name on the page "Is it working?", which explains it.
         text: what was seen, in numbers, and why it matters.
-        tries: what to try, the likeliest first.
+        tries: what to try, likeliest first.
     """
 
     name: str
@@ -93,14 +94,14 @@ class Finding:
 @final
 @dataclass(frozen=True)
 class MetricCurve:
-    """A curve that `metrics.jsonl` of a run holds, or will hold.
+    """A curve that a run's `metrics.jsonl` has, or will have.
 
     Attributes:
         title: name of the curve for people.
-        unit: of the values.
+        unit: unit of the values.
         metrics: names of its metrics in the file, one for each agent. Metrics that were never
             logged are left out.
-        x_unit: of the steps.
+        x_unit: unit of the steps.
     """
 
     title: str
@@ -112,20 +113,21 @@ class MetricCurve:
 @final
 @dataclass(frozen=True)
 class RunSummary:
-    """The subject and the results of a run, as its `summary.json` holds them.
+    """The subject and the results of a run, as in its `summary.json`.
 
     Attributes:
         kind: "online", "offline", "reward" (a fit) or "data" (a recorded data set).
         subject: its environment or data.
         curves: metrics to draw.
-        finished: whether it came to its end. The numbers below are None until then; an interrupted
-            run has those that are known.
+        finished: whether the run reached its end. Until then, the numbers below are None; an
+            interrupted run has those that are known.
         seconds: seconds of work.
-        steps: environment steps, updates, epochs or recorded steps, by `steps_of`.
-        answers: comparisons that the run learned from.
+        steps: number of environment steps, updates, epochs or recorded steps; `steps_of` says
+            which.
+        answers: number of comparisons that the run learned from.
         score: score of the run's policy by the environment's reward, in `unit`.
-        beside: scores of the policies it is compared with, such as random actions.
-        accuracy: of the reward, on answers that it was not fitted to.
+        beside: scores of policies for comparison, such as random actions.
+        accuracy: accuracy of the reward on answers outside of its fit.
         reward: further numbers of the reward by name, such as its log loss.
         findings: what is probably wrong.
     """

@@ -1,4 +1,4 @@
-"""Queries: which clips people compare, why, and how they answered."""
+"""Queries: which clips people compare, for what purpose, and how they answered."""
 
 from collections.abc import Sequence
 from math import inf, nan
@@ -21,22 +21,24 @@ from preferl.store.quality.votes import Votes
 from preferl.store.schema import COUNTED, Annotator, Answer, Clip, Project, Purpose, Query
 from preferl.store.statements import KNOWN_PAIRS, LAST_TURN, LATEST, TURN_NOW
 
-GREATEST_SPEED: Final = 2.0  # of playback on the page, as a multiple of the clips' own speed
+GREATEST_SPEED: Final = 2.0  # fastest playback on the page, as a multiple of the clips' own speed
 
-WINDOWS_PER_PAIR: Final = 20  # windows sampled for a known pair: the best and worst are taken
+# windows sampled for a known pair, of which the best and the worst are taken
+WINDOWS_PER_PAIR: Final = 20
 
 
 class QueryDetails(TypedDict, total=False):
     """Optional details of the pairs that a program asks about."""
 
     purpose: Purpose  # "ask" by default; "known" and "example" need `known`
-    priority: float  # higher ones come first, and older ones among equals; 0 by default
-    scores: FloatArray | None  # [P] scores by which the sampler chose them, for the record
-    agent: str | None  # who asks; agents of one priority take turns, unnamed ones as one agent
-    model_version: int | None  # version of the reward that chose them; `cancel` takes older ones
+    priority: float  # higher priorities come first, then older queries; 0 by default
+    scores: FloatArray | None  # [P] scores by which the sampler chose the pairs, for the record
+    # who asks; agents of one priority take turns, and unnamed ones count as one agent
+    agent: str | None
+    model_version: int | None  # version of the reward that chose the pairs; `cancel` needs it
     known: FloatArray | None  # [P] the right answers: probabilities that the first is preferred
     details: Sequence[dict[str, Any]] | None  # [P] further information about each pair
-    most: int | None  # `"ask"` queries that the project may have; pairs beyond are left out
+    most: int | None  # limit of the project's `"ask"` queries; pairs beyond it are left out
 
 
 @final
@@ -56,7 +58,7 @@ class Queries:
 
         Raises:
             FeedbackError: a pair is not two rows of `segments` or compares a clip with itself, or
-                arguments contradict each other; nothing is stored then.
+                arguments contradict each other. Nothing is stored then.
         """
         pairs = check_pairs(pairs, len(segments))
         clip_pairs = named_pairs(segments, pairs)
@@ -68,7 +70,10 @@ class Queries:
     def ask_stored(
         self, project_id: int, pairs: Sequence[tuple[str, str]], **details: Unpack[QueryDetails]
     ) -> list[int]:
-        """Store queries about clips that are stored already, given by name; else as `ask`."""
+        """Store queries about clips that are already stored, given by name.
+
+        See `ask` for the rest.
+        """
         _check(pairs, **details)
         return self._ask(project_id, pairs, **details)
 
@@ -133,12 +138,12 @@ class Queries:
     ) -> Votes:
         """Return the answers that count, oldest first: each person's latest answer to each query.
 
-        A reward learns from queries of the purpose `"ask"` alone.
+        A reward learns only from queries with the purpose `"ask"`.
         """
         people = select(Annotator).where(Annotator.project_id == project_id).order_by(Annotator.id)
         with self._database.read() as session:
             rows = session.execute(_counted(project_id, purposes)).all()
-            # Names are read after the answers, so that everybody who answered is among them.
+            # Names are read after the answers, so that everybody who has answered is among them.
             annotators = session.scalars(people).all()
             fps = session.get_one(Project, project_id).fps
         columns = np.array([*map(tuple, rows)], np.float64).reshape(-1, 9).T  # None is NaN
@@ -201,18 +206,18 @@ def _counted(project_id: int, purposes: Sequence[str]) -> Select[*tuple[Any, ...
 
 
 def _is_learned_from(project_id: int, agent: str | None) -> list[ColumnElement[bool]]:
-    """SQL: that a query is to learn from, and from this program where `agent` is given."""
+    """SQL conditions: the query is to learn from, and asked by `agent` if it is given."""
     asked = [Query.project_id == project_id, Query.purpose == "ask"]
     return asked if agent is None else [*asked, Query.agent == agent]
 
 
 @final
 class RankedQueries:
-    """Queries that sort clips into lists: a query is asked once the list's last one is settled.
+    """Queries that sort clips into lists. A list asks a query when its last one is settled.
 
-    The next query depends only on the clips of a list and the present answers to its queries. So
-    any program may ask it, undone and corrected answers are respected, and nothing is stored but
-    clips and queries. See `preferl.feedback.ranked_lists`.
+    The next query depends only on the clips of a list and the current answers to its queries. Any
+    program may therefore ask it, undone and corrected answers are respected, and only clips and
+    queries are stored. See `preferl.feedback.ranked_lists`.
     """
 
     def __init__(self, database: Database, clips: ClipStore) -> None:
@@ -223,7 +228,7 @@ class RankedQueries:
     def create(self, project_id: int, segments: Segments, rows: IntArray, queries: int) -> int:
         """Begin lists of clips, `[M, K]` rows of segments; return how many queries are asked now.
 
-        `queries` is the number of queries that all lists together may ask.
+        `queries` is the number of queries that all lists may ask together.
 
         Raises:
             ConfigError: there are fewer queries than lists, or none.
@@ -237,7 +242,7 @@ class RankedQueries:
         return self.extend(project_id)
 
     def extend(self, project_id: int) -> int:
-        """Ask the next queries of lists whose earlier ones are settled; return how many."""
+        """Ask the next queries of lists whose earlier queries are settled; return how many."""
         names, rows, shares = self._listed_clips(project_id)
         if not names:
             return 0
@@ -262,7 +267,7 @@ class RankedQueries:
             return len(_add(session, project, new_pairs))
 
     def _listed_clips(self, project_id: int) -> tuple[list[str], IntArray, IntArray]:
-        """Return names of listed clips, `[M, K]` indices into these, and `[M]` queries per list."""
+        """Return names of listed clips, `[M, K]` indices into them, and `[M]` queries per list."""
         if project_id not in self._lists:  # lists never change
             listed = select(Clip.id, Clip.detail, Clip.row).where(Clip.project_id == project_id)
             clips = sorted(
@@ -351,7 +356,7 @@ def _next_turn(session: Session, project_id: int, priority: float, agent: str | 
 
 
 def named_pairs(segments: Segments, pairs: IntArray) -> list[tuple[str, str]]:
-    """Return the names of the clips of each pair, by their content."""
+    """Return the names of the clips of each pair, which follow from their content."""
     rows, index_of_row = np.unique(pairs, return_inverse=True)
     names = clip_ids(segments.select(rows)) if len(rows) else []
     return [(names[first], names[second]) for first, second in index_of_row.reshape(pairs.shape)]
@@ -363,12 +368,12 @@ def _check(pairs: Sequence[tuple[str, str]], **details: Unpack[QueryDetails]) ->
     known = details.get("known")
     if purpose not in ("ask", "known", "example"):
         raise FeedbackError(
-            "purpose: expected ask, known or example; repeats are planned by the queue, got "
-            f"{purpose!r}."
+            f"purpose: expected ask, known or example, got {purpose!r}. Repeats are planned by the "
+            "queue."
         )
     if (known is None) != (purpose == "ask"):
         raise FeedbackError(
-            "known answers: expected for purposes known and example, and only then, got "
+            "known answers: expected if the purpose is known or example, and only then, got "
             f"{'none' if known is None else 'some'} for {purpose}."
         )
     for name in ("known", "scores", "details"):
@@ -388,7 +393,7 @@ def _check(pairs: Sequence[tuple[str, str]], **details: Unpack[QueryDetails]) ->
 def known_pairs(
     episodes: Episodes, count: int, length: int, rng: np.random.Generator
 ) -> tuple[Segments, IntArray, FloatArray]:
-    """Draw pairs of a window with a high and one with a low return, in random order.
+    """Draw pairs of a window with a high return and one with a low return, in random order.
 
     The pairs check whether people understand the question. This works only if the recorded reward
     measures what the question asks for, so look at the pairs before you use them.
@@ -396,7 +401,7 @@ def known_pairs(
     Clips have `length` steps. The episodes hold the environment's rewards.
 
     Returns:
-        `(segments, pairs [P, 2], known [P])`, where `known` is 1 for a better first clip, else 0.
+        `(segments, pairs [P, 2], known [P])`. `known` is 1 if the first clip is better, else 0.
 
     Raises:
         ConfigError: `count` is negative.

@@ -20,7 +20,7 @@ from preferl.store.schema import HIGHEST_RATING, Annotator, Outcome, Query, Rati
 VALUES: Final = np.dtype(
     [("clip", "U32"), ("annotator", "i8"), ("value", "i8"), ("is_outcome", "?")]
 )
-"""A rating or an outcome: names and numbers of clips and people are those of the store."""
+"""A rating or an outcome. The names and numbers of clips and people are those of the store."""
 
 _later = aliased(Rating)
 LATEST = ~exists().where(
@@ -35,7 +35,7 @@ LATEST = ~exists().where(
 class RecordedRating(NamedTuple):
     """A rating and outcome of a clip on disk; `new` is false if the row was recorded before."""
 
-    recorded: int  # number of its row
+    recorded: int  # number of the row
     new: bool
     clip: str
     rating: int | None
@@ -75,7 +75,7 @@ class GivenRatings:
                 not said.
 
         Raises:
-            ConfigError: an unknown outcome.
+            ConfigError: the outcome is unknown.
             FeedbackError: the person may not answer, no query shows the clip, or the rating is out
                 of range. Nothing is written then.
         """

@@ -1,6 +1,6 @@
-"""The tables that hold labels; rows, once read, are plain objects.
+"""The tables that hold labels. Rows that were read are plain objects.
 
-Times are seconds since the epoch by the database's clock. Answers are only ever added: if a person
+Times are seconds since the epoch, by the database's clock. Answers are only ever added: if a person
 answers a query again, the latest row counts, and the earlier ones stay.
 """
 
@@ -25,17 +25,17 @@ Purpose = Literal["ask", "known", "repeat", "example"]
 """The purpose of a query: to learn from, to check people, to repeat another, or to explain."""
 
 Role = Literal["annotator", "admin", "spectator"]
-"""Annotators answer, admins also see and change everything, spectators only look."""
+"""Annotators answer, admins also see and change everything, and spectators only look."""
 
 COUNTED: Final = ("left", "right", "equal", "cannot_tell")
-"""Kinds that settle a query for the person who gave them."""
+"""Kinds of answers that settle a query for the person who gave them."""
 
-DECIDING: Final = ("left", "right", "equal")  # kinds that a reward learns from
+DECIDING: Final = ("left", "right", "equal")  # kinds from which a reward learns
 
 Outcome = Literal["success", "failure"]
 """Whether a clip reaches its goal, as a person says."""
 
-HIGHEST_RATING: Final = 5  # of a clip; 1 is the lowest
+HIGHEST_RATING: Final = 5  # the lowest rating is 1
 
 STRENGTHS: Final = ("slight", "clear")
 ANSWERS: Final = (*COUNTED, "skip")  # kinds that people send; `skip` means "later"
@@ -63,7 +63,7 @@ def _probability(column: str) -> CheckConstraint:
 
 
 def _queue_index(name: str, *, sqlite: str, postgresql: str) -> Index:
-    """Index the queries that are not cancelled and meet a condition, the most urgent first."""
+    """Index the queries that are not cancelled and meet a condition, most urgent first."""
     not_cancelled = " AND cancelled_at IS NULL"
     return Index(
         name,
@@ -77,15 +77,15 @@ def _queue_index(name: str, *, sqlite: str, postgresql: str) -> Index:
 
 
 TASK: Final = "task"
-"""Key in the detail of a query: the task of its clips, a text that people read above them."""
+"""Key in the detail of a query: the task of its clips, as a text that people read above them."""
 
 
 MODEL: Final = "model"
-"""Where the detail of a model's answer has cost, version, and what it answered each time."""
+"""Key in the detail of a model's answer: its cost, its version, and each of its replies."""
 
 
 class Base(DeclarativeBase):
-    """The tables, named as their classes; migrations find constraints by these names."""
+    """The tables, named after their classes; migrations find constraints by these names."""
 
     metadata = MetaData(
         naming_convention={
@@ -130,8 +130,8 @@ class Project(Base):
 class Clip(Base):
     """A segment or an episode, named by its content; its arrays are at `row` of the file `shard`.
 
-    While a program draws the clip, others leave it alone until `drawing_until`, which that program
-    can extend.
+    While a program draws the clip, others leave it alone until `drawing_until`. That program can
+    extend this time.
     """
 
     project_id: Mapped[int] = mapped_column(ForeignKey("project.id"), primary_key=True)
@@ -155,7 +155,7 @@ class Clip(Base):
 
 
 class Annotator(Base):
-    """A person or a model in a project; the secret of a link is kept as a digest only.
+    """A person or a model in a project. Of a link's secret, only a digest is kept.
 
     The link opens until `link_expires_at`, and `link_uses` times more; None sets no limit. Nobody
     has the link of a model.
@@ -177,7 +177,7 @@ class Annotator(Base):
 
 
 class SignIn(Base):
-    """A browser in which somebody opened their link; its session holds until `ended_at` is set."""
+    """A browser in which somebody opened their link. Its session lasts until `ended_at` is set."""
 
     id: Mapped[int] = mapped_column(primary_key=True)
     annotator_id: Mapped[int] = mapped_column(ForeignKey("annotator.id"), index=True)
@@ -187,10 +187,10 @@ class SignIn(Base):
 
 
 class Query(Base):
-    """Two clips to compare; `needed` answers are still to come.
+    """Two clips to compare; `needed` answers are still missing.
 
-    Queries of the same priority come in the order of their `turn`. It rises by one with each query
-    of an `agent`, so agents take turns however many queries each has asked.
+    Queries of the same priority are ordered by their `turn`. It rises by one with each query of an
+    `agent`, so agents take turns, however many queries each has asked.
     """
 
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -230,7 +230,7 @@ class Query(Base):
 
     @property
     def task(self) -> str:
-        """Return the task of both clips as a text; "" where it is not known."""
+        """Return the task of both clips as a text; "" if it is not known."""
         return str((self.detail or {}).get(TASK) or "")
 
     def sides(self, swapped: bool) -> tuple[str, str]:
@@ -241,7 +241,7 @@ class Query(Base):
 
 
 class Lease(Base):
-    """A query is leased to a person until the lease expires; it has at most `needed` leases."""
+    """A person holds a query until the lease expires. A query has at most `needed` leases."""
 
     query_id: Mapped[int] = mapped_column(ForeignKey("query.id"), primary_key=True)
     annotator_id: Mapped[int] = mapped_column(
@@ -255,7 +255,7 @@ class Lease(Base):
 
 
 class Answer(Base):
-    """One answer of a person, which nothing changes later."""
+    """An answer of a person. It never changes later."""
 
     id: Mapped[int] = mapped_column(primary_key=True)
     project_id: Mapped[int] = mapped_column(ForeignKey("project.id"))
@@ -281,10 +281,10 @@ class Answer(Base):
 
 
 class Rating(Base):
-    """A person's rating of a clip from 1 to 5, its outcome, both, or neither once withdrawn.
+    """A person's rating of a clip from 1 to 5, its outcome, both, or neither after a withdrawal.
 
-    Nothing changes a row later. The latest row of a person about a clip counts. An `undo` takes
-    back the person's latest change that stands, and brings back what was said of that clip before.
+    Rows never change later. The latest row of a person about a clip counts. An `undo` takes back
+    the person's latest change that stands, and brings back what was said of that clip before.
     """
 
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -309,7 +309,7 @@ class Rating(Base):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the row has neither rating nor outcome, as after an undo of the first."""
+        """Whether the row has no rating and no outcome, for example after an undo of the first."""
         return self.rating is None and self.outcome is None
 
 
@@ -327,7 +327,7 @@ class RewardVersion(Base):
 
     @property
     def metrics(self) -> FitMetrics:
-        """Return the metrics of the version's fit, as far as they were published."""
+        """Return the metrics of the version's fit that were published."""
         return from_json(FitMetrics, {"answers": self.answers} | (self.detail or {}))
 
 
@@ -362,7 +362,7 @@ class Allowance(Base):
 
 
 class Event(Base):
-    """An event that is recorded for the overview: an invitation, an export, a changed setting."""
+    """An event for the overview: for example an invitation, an export, a changed setting."""
 
     id: Mapped[int] = mapped_column(primary_key=True)
     project_id: Mapped[int | None] = mapped_column(ForeignKey("project.id"))

@@ -1,7 +1,7 @@
 """The store as a whole: a folder, or a PostgreSQL database with a folder for its files.
 
-A store has a secret, which only its owner can read. Opening a store upgrades its schema to this
-version's, after copying a SQLite file.
+A store has a secret, which only its owner can read. When a store is opened, its schema is upgraded
+to this version's, after a SQLite file has been copied.
 """
 
 import os
@@ -35,23 +35,23 @@ from preferl.store.ratings import GivenRatings
 LABELS = "labels.db"
 KEY = "key"
 
-SHORTEST: Final = 32  # bytes of a secret that nobody can guess
+SHORTEST: Final = 32  # bytes that a secret needs so that nobody can guess it
 
 PG_LOCK: Final = 0x707265666572
-"""Names the lock under which programs that start together upgrade one after the other."""
+"""Names the lock under which programs that start together upgrade one after another."""
 
 
 @final
 class Store:
-    """Labels, the clips they are about, and the people who give them.
+    """Labels, the clips that they are about, and the people who give them.
 
-    Open one with `Store.open`; any number of programs may have the same store open.
+    Open one with `Store.open`. Any number of programs may have the same store open.
     """
 
     def __init__(self, database: Database, files: SyncedFolder) -> None:
         self.database = database
-        self.synced = files  # clips and videos, wherever they are
-        self.files = files.path  # the folder here of clips, videos and the secret
+        self.synced = files  # clips and videos, here or in object storage
+        self.files = files.path  # this machine's folder of clips, videos and the secret
         self.projects = Projects(database)  # questions and the rules for asking them
         self.people = People(database, self.key)  # annotators and their signed-in browsers
         self.clips = ClipStore(database, files)  # segments and episodes to show
@@ -67,17 +67,17 @@ class Store:
     def open(cls, location: Location, files: Location | None = None) -> Self:
         """Open a store, create it if it is missing, and upgrade it to this version's schema.
 
-        A folder of labels on a read-only disk is opened for reading: writing is refused.
+        A folder of labels on a read-only disk is opened for reading only.
 
         Args:
-            location: a folder, in which labels lie in one SQLite file, or a database URL.
-            files: the folder of clips and videos; by default the folder of the SQLite file. With
-                PostgreSQL it may be the URL of a folder in object storage (see `preferl.remote`).
+            location: a folder, with the labels in a SQLite file, or a database URL.
+            files: folder of clips and videos; by default the folder of the SQLite file. With
+                PostgreSQL, it may be the URL of a folder in object storage (see `preferl.remote`).
 
         Raises:
-            ConfigError: PostgreSQL has no `files`, SQLite has `files` in object storage, or the
-                URL is of another kind.
-            StorageError: the folder cannot be written to, a newer version made the store, its
+            ConfigError: PostgreSQL has no `files`, SQLite has `files` in object storage, or the URL
+                is of another kind.
+            StorageError: the folder cannot be written to, a newer version has made the store, its
                 database is damaged, or the database is empty although there are clips.
 
         >>> import tempfile
@@ -125,18 +125,20 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Close the database; acknowledged answers are on disk anyway."""
+        """Close the database. Acknowledged answers are on disk already."""
         self.database.close()
 
     def key(self) -> bytes:
-        """Return the secret of the store: `PREFERL_SECRET`, or one made and kept in its folder.
+        """Return the secret of the store: `PREFERL_SECRET`, or a secret that its folder keeps.
 
-        Object storage keeps no secret: whoever reads clips there must not sign in as others.
+        Object storage does not keep the secret, as people who read clips there must not sign in as
+        others.
 
         Raises:
-            ConfigError: `PREFERL_SECRET` is too short, or missing where files are in object
+            ConfigError: `PREFERL_SECRET` is too short, or it is missing and files are in object
                 storage.
-            StorageError: the folder cannot be written to, or its key is short or read by others.
+            StorageError: the folder cannot be written to, or its key is short or others can read
+                it.
         """
         secret = os.environ.get("PREFERL_SECRET")
         if secret is None and self.synced.url is None:
@@ -151,10 +153,10 @@ class Store:
 
 
 def stored_key(file: Path) -> bytes:
-    """Return the secret in `file`, after making the file if it is missing.
+    """Return the secret in `file`; make the file first if it is missing.
 
-    Programs that start at the same time get the same secret. Raises `StorageError` where the file
-    cannot be written or read, is short, or is open to others.
+    Programs that start at the same time get the same secret. `StorageError` is raised if the file
+    cannot be written or read, is short, or if others can read it.
     """
     with reading(file, expected="a file that can be written and read", error=StorageError):
         if not file.is_file():
@@ -166,11 +168,10 @@ def stored_key(file: Path) -> bytes:
     fix = "Delete it to get a new one; everybody is signed out then, and the owner's link changes."
     if os.name != "nt" and mode & 0o077:  # Windows has no such modes
         raise StorageError(
-            f"{file}, the secret of this store: expected a file that nobody but its owner may "
-            f"read, got mode {mode:o}. If nobody else has read it: chmod 600 {file}. Otherwise: "
-            f"{fix}"
+            f"{file}, the secret of this store: expected a file that only its owner may read, got "
+            f"mode {mode:o}. If nobody else has read it: chmod 600 {file}. Otherwise: {fix}"
         )
-    count = len(key.strip(b"\0 \t\r\n"))  # a loss of power leaves nothing, or zeros
+    count = len(key.strip(b"\0 \t\r\n"))  # a loss of power may leave nothing, or zeros
     if count < SHORTEST:
         raise StorageError(
             f"{file}, the secret of this store: expected at least {SHORTEST} bytes, got {count}. "
@@ -182,7 +183,7 @@ def stored_key(file: Path) -> bytes:
 def upgrade(database: Database) -> None:
     """Create the tables, or change them to this version's if they differ.
 
-    Raises `StorageError` where a newer version has written the database.
+    `StorageError` is raised if a newer version has written the database.
     """
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).with_name("migrations")))
@@ -194,8 +195,8 @@ def upgrade(database: Database) -> None:
         return
     if found not in {None, *(script.revision for script in scripts.walk_revisions())}:
         raise StorageError(
-            f"schema of the store: expected at most {newest}, which this version of preferl "
-            f"knows, got {found}. Open it with the version that wrote it, or a newer one."
+            f"schema of the store: expected at most {newest}, which this version of preferl knows, "
+            f"got {found}. Open it with the version that wrote it, or a newer one."
         )
     with database.write() as session:
         connection = session.connection()

@@ -1,6 +1,6 @@
-"""Ratings and outcomes of a project as a table, and back into any store.
+"""Export ratings and outcomes of a project as a table, and import them into any store.
 
-The table has one row for each change that a person made, also undone ones.
+The table has a row for each change that a person made, including undone ones.
 """
 
 from collections.abc import Iterator, Mapping, Set
@@ -46,7 +46,7 @@ COLUMNS: Final[Mapping[str, Cell]] = {
     "key": "text",
     "undo": "flag",
 }
-"""Names and what they hold, in order."""
+"""Names of the columns in order, and what they hold."""
 
 NEEDED: Final = ("clip", "annotator", "rated_at", "key", "undo")
 """Columns that may not be empty."""
@@ -57,12 +57,11 @@ def export_ratings(
 ) -> int:
     """Write all ratings and outcomes that people ever gave, oldest first; return how many rows.
 
-    Rows with `counts` are current ones. The file and `anonymous` are as of
-    `export_answers`.
+    Rows with `counts` are the current ones. For the file and `anonymous`, see `export_answers`.
 
     Raises:
-        ConfigError: an unknown format or project.
-        MissingExtraError: Parquet without the extra `parquet`.
+        ConfigError: the format or project is unknown.
+        MissingExtraError: the file is Parquet, and the extra `parquet` is not installed.
         StorageError: the file cannot be written.
     """
     project = store.projects.get(project_id)
@@ -76,7 +75,8 @@ def export_ratings(
     )
     with writing_table(Path(path), COLUMNS) as write, store.database.read() as session:
         rows = session.execute(statement, execution_options={"yield_per": BATCH})
-        names = names_of(store, project, anonymous=anonymous)  # now that none can be added
+        # read now, when no rating can be added any more
+        names = names_of(store, project, anonymous=anonymous)
         for batch in rows.partitions():
             write(
                 [
@@ -108,18 +108,19 @@ def import_ratings(
     clips: Path | str | None = None,
     owner: str | None = None,
 ) -> ImportReport:
-    """Read what `export_ratings` wrote: all of it, or nothing where a row is wrong.
+    """Import what `export_ratings` wrote: everything, or nothing if a row is wrong.
 
-    Rows whose key is there already are skipped, so that an import can be repeated. Missing people
-    are made. Unless the clips are here already, they come from the folder `clips` that
-    `export_segments` wrote. Rows in the owner's name get the name `owner`, and are refused without
-    one.
+    Rows whose key exists already are skipped, so that an import can be repeated. Missing people are
+    added. If the clips are not here already, they come from the folder `clips` that
+    `export_segments` wrote. Rows in the owner's name get the name `owner`, and are refused if there
+    is none.
 
     Raises:
-        ConfigError: an unknown format or project.
-        DataError: a wrong cell, naming file, row and column; a clip that is not stored.
-        MissingExtraError: Parquet without the extra `parquet`.
-        StorageError: a file cannot be read, or the store not written to.
+        ConfigError: the format or project is unknown.
+        DataError: a cell is wrong, and the message names file, row and column; or a clip is not
+            stored.
+        MissingExtraError: the file is Parquet, and the extra `parquet` is not installed.
+        StorageError: the file cannot be read, or the store cannot be written to.
     """
     store.projects.get(project_id)
     owner = None if owner is None else require_name(owner)
@@ -135,7 +136,7 @@ def import_ratings(
             if held.get(row["key"], project_id) != project_id:
                 raise wrong_cell(where, "key", "one of this project", row["key"])
             if row["clip"] not in stored:
-                fix = "Export the clips from where the ratings come, and import them, too."
+                fix = "Export the clips where the ratings come from, and import them, too."
                 raise wrong_cell(where, "clip", "a clip of this project", row["clip"], fix)
         people = people_named(session, project_id, (row["annotator"] for _, row in rows))
         new = [
@@ -153,7 +154,7 @@ def import_ratings(
 
 
 def _read(path: Path, owner: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the checked rows of a file and where they are."""
+    """Yield the place and the checked content of each row of a file."""
     keys = set[str]()
     for number, raw in enumerate(read_table(path), 1):
         where = f"{path}, row {number}"
@@ -165,7 +166,7 @@ def _read(path: Path, owner: str | None) -> Iterator[tuple[str, dict[str, Any]]]
 
 
 def _rules(row: Mapping[str, Any], keys: Set[str]) -> Rules:
-    """Return what is expected of a row after those with these `keys`, by column."""
+    """Return, by column, what is expected of a row, given the `keys` of earlier rows."""
     outcomes = get_args(Outcome)
     return {
         "clip": (CLIP_ID.fullmatch(row["clip"]), "32 digits of hex"),

@@ -1,4 +1,4 @@
-"""Clips of cameras: pictures of a LeRobot data set, one camera or several side by side."""
+"""Clips of cameras: pictures of a LeRobot data set, of one camera or several side by side."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -15,22 +15,22 @@ from preferl.shapes import Array
 
 FRAMES_AT_ONCE: Final = 32  # of each camera, which are in memory together
 
-MOST_HEIGHT: Final = 720  # pixels; a picture next to another one is hardly larger on any screen
+MOST_HEIGHT: Final = 720  # pixels; beside another picture, larger ones would hardly be shown larger
 
 PREFIX: Final = "observation.images."
-"""What names of cameras mostly begin with, and what may be left out."""
+"""Usual beginning of cameras' names, which may be left out."""
 
 
 @final
 class CameraFrames:
-    """What cameras of a LeRobot data set saw, decoded from its files as a clip is drawn.
+    """Pictures of a LeRobot data set's cameras, decoded from its files when a clip is drawn.
 
-    The `states` of a clip are the episode and frame of each step, as `camera_episodes` has them.
+    The `states` of a clip are the episode and frame of each step, see `camera_episodes`.
 
     Args:
-        folder: the data set, as `open_lerobot` takes it.
-        content: its content id when the clips were cut; another one is refused.
-        cameras: their names, from left to right.
+        folder: the data set, see `open_lerobot`.
+        content: content id of the data set when the clips were cut; another data set is refused.
+        cameras: names of the cameras, from left to right.
     """
 
     def __init__(self, folder: str, content: str, cameras: Sequence[str]) -> None:
@@ -43,17 +43,17 @@ class CameraFrames:
         """Yield one picture `[height, width, 3]` per real step.
 
         Raises:
-            DataError: the data set is missing, damaged or another one, or the clip is not of it.
+            DataError: the data set is missing, damaged or another one, or the clip is not from it.
         """
         recording = self._open()
         start = int(segments.start[row])
         steps = int(segments.real[row])
         states = None if segments.states is None else segments.states[start : start + steps]
-        one_run = np.arange(steps)[:, None] * [0, 1]  # of one episode, a frame after another
+        one_run = np.arange(steps)[:, None] * [0, 1]  # frames of one episode, one after another
         if states is None or states.shape != (steps, 2) or (states - states[0] != one_run).any():
             raise DataError(
                 f"states of a clip of cameras: expected {steps} frames of one episode, one after "
-                f"another, got {'none' if states is None else states.tolist()[:3]}. Cut clips by "
+                f"another, got {'none' if states is None else states.tolist()[:3]}. Cut clips with "
                 "preferl.store.rendering.cameras.camera_episodes."
             )
         episode = int(states[0, 0])
@@ -74,8 +74,8 @@ class CameraFrames:
             if recording.content_id != self._content:
                 raise DataError(
                     f"{self._folder}: expected the data set with the content id {self._content}, "
-                    f"of which the clips are, got {recording.content_id}. Put it back, or make a "
-                    "project about the new one."
+                    f"from which the clips were cut, got {recording.content_id}. Put it back, or "
+                    "make a project about the new one."
                 )
             self._recording = recording
         return self._recording
@@ -98,10 +98,10 @@ def side_by_side(pictures: Sequence[Array]) -> Array:
 
 
 def camera_names(recording: LeRobotFolder, names: Sequence[str] = ()) -> list[str]:
-    """Return the cameras of these names, which may leave out `PREFIX`; all cameras by default.
+    """Return the cameras of these names, which may leave out `PREFIX`; by default all cameras.
 
     Raises:
-        DataError: a name of no camera, or no camera at all.
+        DataError: there is no camera of a name, or no camera at all.
     """
     cameras = recording.cameras
     chosen = [name if name in cameras else f"{PREFIX}{name}" for name in names] or list(cameras)
@@ -115,7 +115,7 @@ def camera_names(recording: LeRobotFolder, names: Sequence[str] = ()) -> list[st
 
 
 def camera_episodes(recording: LeRobotFolder) -> Episodes:
-    """Read all episodes, with the episode and frame of each step as its state."""
+    """Read all episodes; the state of each step is its episode and frame."""
     counted = recording.counted
     states = np.stack([counted["episode_index"], counted["frame_index"]], axis=1)
     return replace(recording.episodes(), states=states)

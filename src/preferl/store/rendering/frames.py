@@ -1,7 +1,7 @@
 """Frame sources: a clip's pixels, its environment, pictures recorded with it, or a function.
 
-An environment draws recorded states, or else poses: states that look right, computed from
-observations. Their speeds, which no picture shows, are zero where unknown.
+An environment draws recorded states. Without them, it draws poses: states that look right, computed
+from observations. If speeds are unknown, they are zero, since no picture shows them.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -35,12 +35,15 @@ End = Literal["last", "first"]
 Colours = Literal[1, 3, 4]
 
 FEWEST_PIXELS = 8
-"""Sides of less are channels or stacked frames, not height or width."""
+"""Shorter sides are channels or stacked frames, not height or width."""
 
 
 FrameSource = Callable[[Segments, int], Iterable[Array]]
-"""Draws the segment in a row, one picture per real step: `[height, width, 3]` or grey
-`[height, width]` of bytes, one after another, so that memory stays small."""
+"""Draws the segment in a row, one picture per real step.
+
+A picture is `[height, width, 3]`, or grey `[height, width]`, as bytes. Pictures are drawn one after
+another, so that they take little memory.
+"""
 
 
 @final
@@ -49,7 +52,7 @@ class PixelFrames:
     """The pictures that an agent sees.
 
     Raises:
-        ConfigError: another `channels`, `colours` or `newest`.
+        ConfigError: `channels`, `colours` or `newest` has another value than those below.
 
     >>> stack = np.zeros((2, 84, 84, 4), np.uint8)
     >>> stack[1, ..., 3] = 7
@@ -59,13 +62,15 @@ class PixelFrames:
     [((84, 84, 1), 0), ((84, 84, 1), 7)]
     """
 
-    key: str | None = None  # which observation is the picture; None finds the only one
-    channels: End | None = None  # where colours and stacked frames are; None takes the shorter end
-    # 3 for RGB, 1 for grey, 4 for RGB with opacity or depth, which is left out. None: 3 where it
-    # divides the channels, otherwise grey, so that 4 channels are four grey frames; but 4 where the
-    # fourth never changes in a clip whose others do, as opacity does not.
+    key: str | None = None  # which observation is the picture; None takes the only one
+    # at which end colours and stacked frames are; None takes the shorter end
+    channels: End | None = None
+    # 3 is RGB, 1 grey, and 4 RGB with opacity or depth, which is left out. None takes 3 if 3
+    # divides the number of channels, otherwise 1, so that 4 channels are four grey frames. But None
+    # takes 4 if the fourth channel never changes in a clip and others do, since opacity does not
+    # change.
     colours: Colours | None = None
-    newest: End = "last"  # which of stacked frames, the only one shown; wrappers put it last
+    newest: End = "last"  # which of stacked frames is shown, the newest one; wrappers put it last
 
     def __post_init__(self) -> None:
         require_one_of("channels", "last" if self.channels is None else self.channels, End)
@@ -73,7 +78,7 @@ class PixelFrames:
         require_one_of("newest", self.newest, End)
 
     def __call__(self, segments: Segments, row: int) -> Iterator[Array]:
-        """One picture `[height, width, 1 or 3]` per real step; `DataError` where there is none."""
+        """Yield a picture `[height, width, 1 or 3]` per real step; `DataError` if there is none."""
         pixels = _picture_of(segments.observations, self.key)
         start = int(segments.start[row])
         steps = range(start, start + int(segments.real[row]))
@@ -84,10 +89,10 @@ class PixelFrames:
             yield _bytes(self._newest_of(picture, colours))
 
     def close(self) -> None:
-        """Do nothing; others close their simulators."""
+        """Do nothing; other sources close their simulators here."""
 
     def _channels_last(self, picture: Array) -> Array:
-        """One step `[height, width]`, with channels on either end, or stacked, to `[h, w, C]`."""
+        """Return a step's picture as `[h, w, C]`; channels may be at either end, or stacked."""
         if picture.ndim == 2:
             return picture[..., None]
         if picture.ndim == 4:
@@ -96,7 +101,7 @@ class PixelFrames:
         return np.moveaxis(picture, 0, -1) if (self.channels or shorter) == "first" else picture
 
     def _colours_of(self, pictures: Iterator[Array]) -> Colours:
-        """How many channels a frame has in the pictures `[h, w, C]` of a clip."""
+        """Return the number of channels per frame in the pictures `[h, w, C]` of a clip."""
         picture = next(pictures)
         channels = picture.shape[-1]
         if channels % 3 == 0:
@@ -115,14 +120,14 @@ class PixelFrames:
             return 4
         if changes.any() and not changes[channel]:
             raise DataError(
-                f"pictures of {channels} channels: channel {channel}, the one that would be shown, "
-                "never changes in this clip, although others do. Say how many channels a frame "
-                "has: `colours` is 1 for grey, 3 for RGB, 4 for RGB with opacity."
+                f"pictures of {channels} channels: channel {channel}, which would be shown, never "
+                "changes in this clip, although others do. Set the number of channels per frame: "
+                "`colours` is 1 for grey, 3 for RGB, 4 for RGB with opacity."
             )
         return 1
 
     def _newest_of(self, picture: Array, colours: Colours) -> Array:
-        """`[h, w, C]` to the 1 or 3 channels of the newest frame."""
+        """Return the 1 or 3 channels of the newest frame in a picture `[h, w, C]`."""
         channels = picture.shape[-1]
         if channels % colours:
             raise DataError(
@@ -146,7 +151,7 @@ def _is_wide(leaf: Array) -> bool:
 
 
 def _picture_of(observations: Observations, key: str | None) -> Array:
-    """The only array of pictures, or the one that is named."""
+    """Return the only array of pictures, or the one with this name."""
     observations_by_key = (
         observations if isinstance(observations, Mapping) else {key or "": observations}
     )
@@ -167,12 +172,12 @@ def _picture_of(observations: Observations, key: str | None) -> Array:
 
 
 def _bytes(picture: Array) -> Array:
-    """A picture of bytes, or of numbers in [0, 1], as bytes."""
+    """Return a picture of bytes, or of numbers in [0, 1], as bytes."""
     if picture.dtype == np.uint8:
         return picture
     low = picture.min()
     high = picture.max()
-    if picture.dtype.kind != "f" or not (low >= 0 and high <= 1):  # NaN is no share, either
+    if picture.dtype.kind != "f" or not (low >= 0 and high <= 1):  # NaN is outside, too
         raise DataError(
             f"pixels: expected uint8, or floats in [0, 1], got {picture.dtype} in [{low:g}, "
             f"{high:g}]. Draw with a function that scales them."
@@ -185,11 +190,11 @@ def _bytes(picture: Array) -> Array:
 class RecordedFrames:
     """The pictures that an environment drew while the agent acted, kept in `states`.
 
-    `RecordsStates` records them of environments that cannot be put back.
+    `RecordsStates` records them for environments whose state cannot be set.
     """
 
     def __call__(self, segments: Segments, row: int) -> Iterator[Array]:
-        """One picture `[height, width, 3]` per real step; `DataError` where none were recorded."""
+        """Yield a picture `[height, width, 3]` per real step; `DataError` if none were recorded."""
         states = segments.states
         start = int(segments.start[row])
         if states is None or not holds_pictures(states):
@@ -201,11 +206,11 @@ class RecordedFrames:
             yield picture_of(state)
 
     def close(self) -> None:
-        """Do nothing; others close their simulators."""
+        """Do nothing; other sources close their simulators here."""
 
 
 def function_frames(path: str) -> FrameSource:
-    """The function named `module:function`. It runs here, so let only an operator name it.
+    """Return the function named `module:function`. It runs here: only an operator may name it.
 
     Raises:
         ConfigError: there is no such function.
@@ -217,11 +222,11 @@ def function_frames(path: str) -> FrameSource:
 
 
 Pose = Callable[[Environment, Array], FloatArray]
-"""An environment and observations `[T, *obs]` of it to states `[T, state]` as it draws them."""
+"""Maps an environment and its observations `[T, *obs]` to states `[T, state]` to draw."""
 
 
 def _angles(_env: Environment, observations: Array) -> FloatArray:
-    """Cosine and sine of each angle, and then its speed, to angles and speeds."""
+    """Map cosine, sine and then speed of each angle to angles and speeds."""
     count = observations.shape[1] // 3
     cosine = observations[:, : 2 * count : 2]
     sine = observations[:, 1 : 2 * count : 2]
@@ -229,12 +234,12 @@ def _angles(_env: Environment, observations: Array) -> FloatArray:
 
 
 def _door(env: Environment, observations: Array) -> FloatArray:
-    """The hand and the door of `AdroitHandDoor-v1`.
+    """Return poses of the hand and the door of `AdroitHandDoor-v1`.
 
-    The observation holds all joints but the slide that carries the arm to the door, and it holds
-    palm and handle, but not where the door stands. Both missing values shift what hangs on them
-    without turning it, so that the difference between observed and computed site gives them.
-    A simulator reports sites of the substep before (2 ms), and so old is what they give.
+    The observation has all joints except the slide that carries the arm to the door. It has palm
+    and handle, but not the place of the door. Both missing values shift the parts behind them
+    without turning them. They are therefore the difference between the observed and the computed
+    site. A simulator reports sites of the substep before (2 ms), so the values are as old as that.
     """
     mujoco = require("mujoco", extra="mujoco")
 
@@ -268,27 +273,27 @@ POSES: Mapping[str, Pose] = MappingProxyType(
         ),
     }
 )
-"""Ids to how their observations are drawn."""
+"""Functions that make states from observations, by environment id."""
 
 
 @final
 class EnvFrames:
     """Pictures of recorded steps, drawn by their environment from `states` or observations.
 
-    Pictures that were recorded in their place are shown without the environment.
-
-    The simulator and its graphics context are made with the first clip and kept until `close`.
+    If pictures were recorded instead of states, they are shown without the environment. The
+    simulator and its graphics context are made with the first clip and kept until `close`.
 
     Args:
-        env_id: known to gymnasium, or to gymnasium-robotics.
-        size: pixels of each side, for MuJoCo; other environments choose their own. 320 still
-            shows fingers; a hundred pictures take about one second of processor time without a
-            GPU, shared by all cores.
-        camera: as `preferl.store.stages.view` takes it; only for MuJoCo.
-        poses: ids to how observations are drawn where no states were kept.
+        env_id: id that gymnasium or gymnasium-robotics knows.
+        size: pixels of each side, for MuJoCo; other environments choose their own size. 320 still
+            shows fingers. A hundred pictures take about one second of processor time without a GPU,
+            shared by all cores.
+        camera: see `preferl.store.stages.view`; only for MuJoCo.
+        poses: functions that make states from observations, by environment id, if no states were
+            kept.
 
     Raises:
-        ConfigError: a size below 16.
+        ConfigError: the size is below 16.
 
     >>> source = EnvFrames("Pendulum-v1")
     >>> down, still = np.array([[-1.0, 0, 0]]), np.zeros((1, 1))
@@ -314,10 +319,10 @@ class EnvFrames:
         self._resources = ExitStack()
 
     def __call__(self, segments: Segments, row: int) -> Iterator[Array]:
-        """One picture `[height, width, 3]` per real step, as it was before its action.
+        """Yield a picture `[height, width, 3]` per real step, as it was before the step's action.
 
         Raises:
-            ConfigError: no such environment or camera, or nothing to draw with.
+            ConfigError: there is no such environment or camera, or nothing to draw with.
             DataError: neither states nor observations are enough to draw from.
         """
         if holds_pictures(segments.states):
@@ -351,7 +356,7 @@ class EnvFrames:
     def _states(
         self, env: Environment, stage: Stage, segments: Segments, steps: slice
     ) -> FloatArray:
-        """`[real, state]` recorded, or else computed from the observations."""
+        """Return the states `[real, state]`: recorded, or else computed from the observations."""
         states = segments.states
         observations = segments.observations
         if states is not None:
@@ -372,13 +377,13 @@ class EnvFrames:
             f"states of {self._env_id}: expected {wide} numbers per step, as "
             "preferl.store.stages.StateReader reads them, got "
             f"{'none' if states is None else f'shape {states.shape[1:]}'}. Record states with the "
-            "steps, record pixels, or draw with a function of yours (observations alone are "
-            f"enough for {', '.join(POSES)})."
+            "steps, record pixels, or draw with a function of yours. Observations are only enough "
+            f"for {', '.join(POSES)}."
         )
 
 
 def _make(env_id: str) -> Environment:
-    """Make an environment; where MuJoCo lacks what it draws with, even its import fails."""
+    """Make an environment. If MuJoCo has nothing to draw with, even its import fails."""
     try:
         return make_registered(env_id, render_mode="rgb_array")
     except Exception as error:
@@ -391,7 +396,7 @@ def _make(env_id: str) -> Environment:
 
 
 ProjectFrames = PixelFrames | EnvFrames | RecordedFrames | CameraFrames
-"""What `frames` of a project can describe."""
+"""Kinds of sources that `frames` of a project can describe."""
 
 KINDS: Mapping[str, Callable[..., ProjectFrames]] = {
     "pixels": PixelFrames,
@@ -404,17 +409,17 @@ KINDS: Mapping[str, Callable[..., ProjectFrames]] = {
 def frame_source(
     spec: Mapping[str, Any], *, trust: Collection[str] = (), source: str = "the project"
 ) -> ProjectFrames:
-    """Make the source that a project's `frames` describe; simulators start with the first clip.
+    """Make the source that a project's `frames` describe. Simulators start with the first clip.
 
-    Only these kinds, so that no text in a database makes a program run: `{"kind": "pixels"}` with
-    the arguments of `PixelFrames`, `{"kind": "env", "env_id": ...}` with those of `EnvFrames`,
-    `{"kind": "cameras", "folder": ...}` with those of `CameraFrames`, and `{"kind": "recorded"}`.
-    An id such as `module:Id` is refused unless its module is of `trust` or belongs to
-    `preferl.trust.ALLOWED`. Messages name the `source` of the spec.
+    There are only four kinds, so that no text in a database can make a program run. They are
+    `{"kind": "pixels"}` with the arguments of `PixelFrames`, `{"kind": "env", "env_id": ...}` with
+    those of `EnvFrames`, `{"kind": "cameras", "folder": ...}` with those of `CameraFrames`, and
+    `{"kind": "recorded"}`. An id such as `module:Id` is refused unless its module is in `trust` or
+    in `preferl.trust.ALLOWED`. Messages name the `source` of the spec.
 
     Raises:
-        ConfigError: another kind, an argument that it does not have, or a module that nobody
-            trusts.
+        ConfigError: the kind is another one, it does not have an argument, or a module is not
+            trusted.
 
     >>> type(frame_source({"kind": "env", "env_id": "Pendulum-v1"})).__name__
     'EnvFrames'
@@ -436,13 +441,13 @@ def frame_source(
 def spec_for(
     observations: Observations, env_id: str | None = None, *, recorded: bool = False
 ) -> dict[str, Any]:
-    """Describe how clips of observations `[T, *obs]` become pictures, as `frame_source` reads it.
+    """Describe how clips of observations `[T, *obs]` become pictures, for `frame_source`.
 
-    Pixels among them are shown as they are; otherwise the environment draws, or pictures are shown
-    that were `recorded` in `states`.
+    Pixels among the observations are shown. If there are none, the environment draws, or pictures
+    in `states` are shown if they were `recorded`.
 
     Raises:
-        ConfigError: neither pixels, nor an environment, nor recorded pictures.
+        ConfigError: there are no pixels, no environment and no recorded pictures.
     """
     if holds_pixels(observations):
         return {"kind": "pixels"}
@@ -451,6 +456,6 @@ def spec_for(
     if env_id is not None:
         return {"kind": "env", "env_id": env_id}
     raise ConfigError(
-        "pictures: expected observations that hold pixels, or the id of an environment that "
-        "draws, got neither. Name the environment, or draw with a function of yours."
+        "pictures: expected observations with pixels, or the id of an environment that draws, got "
+        "neither. Name the environment, or draw with a function of yours."
     )

@@ -1,4 +1,4 @@
-"""The process that draws the videos of clips, those of the most urgent queries first."""
+"""The process that draws the videos of clips; those of the most urgent queries come first."""
 
 import json
 import os
@@ -28,8 +28,8 @@ from preferl.video import encode
 logger = get_logger(__name__)
 
 LONGEST_PAUSE = 30.0  # seconds between two tries while object storage cannot be reached
-AT_ONCE = 8  # clips drawn before priorities are read again; more urgent queries wait so long
-LOOK_UP_SECONDS = 0.05  # how soon a waiting worker notices that it has to stop
+AT_ONCE = 8  # clips drawn before priorities are read again; more urgent queries wait until then
+LOOK_UP_SECONDS = 0.05  # how often a waiting worker looks whether it has to stop
 
 
 class Rendered(NamedTuple):
@@ -43,15 +43,15 @@ class Rendered(NamedTuple):
 class RenderWorker:
     """Draws clips of a store until it is stopped, the most urgent ones first.
 
-    Several workers share the clips of a store, on one machine or on many: each claims the clip that
-    it draws. A claim of a worker that was killed ends after `DRAWING_SECONDS`.
+    Several workers, on one machine or on many, share the clips of a store: each claims the clip
+    that it draws. If a worker is killed, its claim ends after `DRAWING_SECONDS`.
 
-    Stop it from a signal or another thread with `stop`. Graphics contexts belong to the thread
-    that calls `round`, and are kept from clip to clip until `close`.
+    `stop` may be called from a signal or another thread. Graphics contexts belong to the thread
+    that calls `round`. They are kept from clip to clip until `close`.
 
-    If a `source` is given, it draws the clips of every project; its owner closes it. By default
-    each project's `frames` describe how, and may import the modules of `trust` (see
-    `preferl.trust`).
+    If a `source` is given, it draws the clips of every project, and its owner closes it. By
+    default, each project's `frames` describe how to draw. They may import the modules of `trust`
+    (see `preferl.trust`).
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class RenderWorker:
         self._sources: dict[str, ProjectFrames] = {}
         self._warned: set[tuple[int, str]] = set()
         self.rendered = Rendered(0, 0)  # so far
-        self.stopped = False  # not an Event: a signal may come while its lock is held
+        self.stopped = False  # not an Event, as a signal may come while the Event's lock is held
 
     def __enter__(self) -> Self:
         return self
@@ -72,7 +72,7 @@ class RenderWorker:
         self.close()
 
     def stop(self) -> None:
-        """End the round after the picture that is being drawn."""
+        """End the round after the picture that is being drawn now."""
         self.stopped = True
 
     def wait(self, seconds: float) -> None:
@@ -90,7 +90,7 @@ class RenderWorker:
     def round(self) -> int:
         """Draw the most urgent clips of each project; return how many were tried.
 
-        A clip that cannot be drawn is marked as failed, with the error, and the next one follows.
+        A clip that cannot be drawn is marked as failed, with the error, and the next clip follows.
 
         Raises:
             StorageError: a video cannot be written, or the database is gone.
@@ -113,13 +113,13 @@ class RenderWorker:
         return len(clips)
 
     def waits_for_others(self) -> bool:
-        """Whether other workers are drawing clips, which are drawn again if these are killed."""
+        """Whether other workers draw clips; if they are killed, their clips are drawn again."""
         clips = self._store.clips
         projects = self._store.projects.all()
         return any(clips.is_drawing(project.id) for project in projects)
 
     def _is_new(self, project: Project, why: str) -> bool:
-        """Whether a project has a problem for the first time, since most clips share a problem."""
+        """Whether this is a new problem of a project; most clips share a problem."""
         is_new = (project.id, why) not in self._warned
         self._warned.add((project.id, why))
         return is_new
@@ -132,9 +132,9 @@ class RenderWorker:
             video = encode(self._until_stopped(project, clip, pictures), project.fps)
         except StorageError:
             raise  # storage cannot be reached; the clip is tried again later
-        except Exception as error:  # whatever it is, the next clip may work
+        except Exception as error:  # the next clip may work
             if self.stopped or clips.get(project.id, clip) is None:
-                return  # stopped half-way, or the clip was an episode that newer ones replaced
+                return  # it was stopped half-way, or newer episodes replaced the clip
             self.rendered = self.rendered._replace(failed=self.rendered.failed + 1)
             why = f"{type(error).__name__}: {error}"
             if self._is_new(project, why):
@@ -169,7 +169,7 @@ class RenderWorker:
                 heard = time.monotonic()
 
     def _source_of(self, project: Project) -> FrameSource:
-        """Return the source for the project's `frames`; projects with the same ones share it."""
+        """Return the source for the project's `frames`; projects with equal `frames` share it."""
         if self._source is not None:
             return self._source
         spec = project.frames or {}
@@ -194,15 +194,15 @@ def serve_rendering(
 
     Clips that failed before are tried again, since the cause may be gone.
 
-    The store is opened by `Store.open`. A `function`, named `module:function`, draws every clip
-    instead of the projects' `frames`, which may import modules of `trust` (see `preferl.trust`).
-    The process ends with the `parent` process, if one is given. With `once`, it ends when nothing
-    is left to draw; otherwise it looks for clips every `poll_seconds`.
+    `Store.open` opens the store. A `function`, named `module:function`, draws every clip instead of
+    the projects' `frames`. Both may import modules of `trust` (see `preferl.trust`). The process
+    ends with the `parent` process, if one is given. With `once`, it ends when nothing is left to
+    draw. Otherwise it looks for clips every `poll_seconds`.
 
     Raises:
-        ConfigError: no such store or function.
+        ConfigError: there is no such store or function.
         StorageError: videos cannot be written, or the database is gone. While object storage cannot
-            be reached, it waits and tries again, unless `once`.
+            be reached, the process waits and tries again, unless `once` is true.
     """
     source = None if function is None else function_frames(function)
     with ExitStack() as ending:
@@ -210,7 +210,8 @@ def serve_rendering(
         worker = ending.enter_context(RenderWorker(store, source, trust=trust))
         for project in store.projects.all():
             store.clips.retry_failed(project.id)
-        if threading.current_thread() is threading.main_thread():  # only this one gets signals
+        # only the main thread gets signals
+        if threading.current_thread() is threading.main_thread():
             for kind in (signal.SIGTERM, signal.SIGINT):
                 before = signal.signal(kind, lambda *_: worker.stop())
                 ending.callback(signal.signal, kind, before)
@@ -241,4 +242,4 @@ def pictures_of(source: FrameSource, segments: Segments, row: int) -> Iterator[A
         if count <= steps:
             yield picture
     if count != steps:
-        raise DataError(f"pictures of a clip: expected {steps}, its steps, got {count}.")
+        raise DataError(f"pictures of a clip: expected {steps}, one per step, got {count}.")
