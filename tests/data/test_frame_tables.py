@@ -89,7 +89,7 @@ def test_tables_of_another_program(folder, tmp_path):
     for table, message in (
         (pa.table(rows | {"progress_sparse": [None] + [0.5] * 6}), "nulls"),
         (pa.table(rows | {"progress_sparse": [np.nan] + [0.5] * 6}), "got none in 1 rows"),
-        (pa.table(rows | {"progress_sparse": ["much"] * 7}), "expected numbers alone"),
+        (pa.table(rows | {"progress_sparse": ["much"] * 7}), "expected only numbers"),
         (pa.table(rows | {"frame_index": [0] * 7}), "expected the 7 frames"),
         (whole.slice(1), r"expected the 7 frames .* got 6 rows"),
         (whole.drop(["progress_sparse"]), "expected a column progress_sparse or"),
@@ -102,7 +102,7 @@ def test_tables_of_another_program(folder, tmp_path):
 def test_a_table_of_another_data_set_is_refused(frames, tmp_path):
     frames.write(tmp_path / "progress.parquet", "progress")
     make(tmp_path / "other", [3, 4], side=64, task="open the drawer")
-    with pytest.raises(DataError, match=r"whose content id is .* Write it again"):
+    with pytest.raises(DataError, match=r"whose content id is .* Write the table again"):
         read_frame_rewards(tmp_path / "progress.parquet", open_lerobot(tmp_path / "other"))
 
 

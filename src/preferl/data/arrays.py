@@ -25,13 +25,13 @@ from preferl.shapes import Array
 Table = TypeVar("Table", Episodes, Segments, Comparisons)
 
 FORMAT = 1
-"""Version of the folder layout; folders with another one are refused."""
+"""Version of the folder layout; folders with another version are refused."""
 
 ROW_BYTES: Final = 8
 """Bytes of a row number."""
 
 ROWS_AT_ONCE = 1024
-"""Pictures copied from disk to disk at a time."""
+"""Number of pictures that are copied from disk to disk at once."""
 
 _HEADERS: Final[dict[tuple[int, int], Any]] = {
     (1, 0): np.lib.format.read_array_header_1_0,
@@ -45,7 +45,7 @@ def _damage_as_value_error() -> Iterator[None]:
         yield
     except (OSError, ValueError):
         raise
-    except Exception as error:  # headers are literals, members may be encrypted
+    except Exception as error:  # headers are Python literals, and members may be encrypted
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
@@ -61,7 +61,7 @@ def load_npy(path: Path, *, memory_map: bool = False) -> Array:
 def load_npz(path: Path, names: Collection[str] | None = None) -> dict[str, Array]:
     """Read all arrays of numbers from a `.npz` file, or only the arrays with the given names.
 
-    A damaged file raises OSError or ValueError; missing or far too large arrays raise DataError.
+    A damaged file raises OSError or ValueError. Missing or far too large arrays raise DataError.
     """
     expansion = Expansion.of(path)
     # The file is opened here because numpy leaves a file open that is not in its format.
@@ -81,13 +81,13 @@ def load_npz(path: Path, names: Collection[str] | None = None) -> dict[str, Arra
 def _declared_size(file: IO[bytes], stored: int, what: str) -> int:
     """Return how many bytes a header declares; check that they exist and numpy can index them."""
     version = np.lib.format.read_magic(file)
-    if version not in _HEADERS:  # 3.0 is for names of columns
+    if version not in _HEADERS:  # version 3.0 is for names of columns
         raise ValueError(f"version {version} of the format")
     shape: tuple[int, ...]
     shape, _, dtype = _HEADERS[version](file)
     if dtype.kind not in "biufcSU" or not dtype.itemsize:
         raise ValueError(f"an array of {dtype}")
-    # Numpy indexes by the other axes even where one of them is 0.
+    # Numpy indexes by the other axes even if one of them is 0.
     if min(shape, default=0) < 0 or math.prod(max(n, 1) for n in shape) * dtype.itemsize >= 2**62:
         raise ValueError(f"shape {shape}")
     size = math.prod(shape) * int(dtype.itemsize)
@@ -103,13 +103,13 @@ def save_arrays(
     """Write a folder with one `.npy` per array and an `about.json`, all or nothing.
 
     Args:
-        path: the folder, replaced if it exists.
-        arrays: names, in which `/` makes subfolders, to arrays of numbers.
+        path: the folder; an older one is replaced.
+        arrays: arrays of numbers by name; `/` in a name makes subfolders.
         about: further values to store, as JSON.
-        durable: return only once all files are on the disk, so that a power loss cannot undo them.
+        durable: return only after all files are on disk, so that a power loss cannot undo them.
 
     Raises:
-        DataError: an array of objects, or a name that points outside the folder.
+        DataError: an array holds objects, or a name points outside the folder.
         StorageError: the folder cannot be written to, or holds files other than arrays, which
             writing would delete.
     """
@@ -120,8 +120,8 @@ def save_arrays(
             raise DataError(f"array name: expected words joined by '/', got {name!r}.")
     if path.is_dir() and any(path.iterdir()) and not (path / "about.json").is_file():
         raise StorageError(
-            f"{path}: expected a new or empty folder, or one written by preferl, got a folder "
-            "that holds something else. Choose another name: what is there would be replaced."
+            f"{path}: expected a new or empty folder, or one written by preferl, got a folder that "
+            "holds something else. Choose another name, since its content would be replaced."
         )
     remembered = {"format": FORMAT, **about, "arrays": list(arrays)}
     with writing(path, durable=durable) as draft:
@@ -161,7 +161,7 @@ def load_arrays(path: Path, *, memory_map: bool = True) -> tuple[dict[str, Array
             "preferl that wrote it."
         )
     with reading(path / "about.json", expected="names of arrays in this folder", error=DataError):
-        names = description.pop("arrays")  # the order in which they were saved has a meaning
+        names = description.pop("arrays")  # their order has a meaning
         if not isinstance(names, list):
             raise TypeError(f"{type(names).__name__}, not a list")
         files = {name: inside(path, f"{name}.npy") for name in names}
@@ -174,7 +174,7 @@ def _load_array(file: Path, memory_map: bool) -> Array:
     except (OSError, ValueError) as error:
         fix = "The file is damaged or gone; restore it from a copy."
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
-            fix = "It cannot be read now; mend the cause and try again."
+            fix = "It cannot be read now; remove the cause and try again."
         raise DataError(
             f"{file}: expected a whole .npy file, got {in_words(error)}. {fix}"
         ) from error
@@ -183,13 +183,16 @@ def _load_array(file: Path, memory_map: bool) -> Array:
 def save_episodes(
     path: Path, episodes: Episodes, *, about: Mapping[str, Any] | None = None
 ) -> None:
-    """Write episodes as a folder of arrays, and replace an earlier one; `about` goes into it."""
+    """Write episodes as a folder of arrays, and replace an older one.
+
+    `about` is stored with them.
+    """
     metadata = {} if about is None else {"about": dict(about)}
     save_arrays(path, arrays_of(episodes), {"kind": "episodes", **metadata})
 
 
 def load_episodes(path: Path, *, memory_map: bool = True) -> Episodes:
-    """Read episodes, left on disk until used.
+    """Read episodes, which stay on disk until they are used.
 
     Raises:
         DataError: the folder holds something else, or is damaged.
@@ -199,27 +202,30 @@ def load_episodes(path: Path, *, memory_map: bool = True) -> Episodes:
 
 
 def save_segments(path: Path, segments: Segments, *, durable: bool = True) -> None:
-    """Write segments with only the steps that they need; each step is written once."""
+    """Write segments with only the steps that they need. Each step is written once."""
     segments = segments.select(np.arange(len(segments)))
     description = {"kind": "segments", "length": segments.length}
     save_arrays(path, arrays_of(segments), description, durable=durable)
 
 
 def load_segments(path: Path, *, memory_map: bool = True) -> Segments:
-    """Read segments, left on disk until used."""
+    """Read segments, which stay on disk until they are used."""
     with _loaded(path, "segments", memory_map) as (arrays, description):
         return _segments(path, arrays, description)
 
 
 def save_comparisons(path: Path, comparisons: Comparisons) -> None:
-    """Write comparisons with only the steps that they need; each step is written once."""
+    """Write comparisons with only the steps that they need. Each step is written once."""
     comparisons = comparisons.compact()
     arrays = arrays_of(comparisons.segments) | arrays_of(comparisons)
     save_arrays(path, arrays, {"kind": "comparisons", "length": comparisons.segments.length})
 
 
 def load_comparisons(path: Path, *, memory_map: bool = True) -> Comparisons:
-    """Read comparisons from their folder or a run's, left on disk; raises as `load_episodes`."""
+    """Read comparisons from their folder or a run's; they stay on disk.
+
+    Raises like `load_episodes`.
+    """
     path = comparisons_folder(path)
     with _loaded(path, "comparisons", memory_map) as (arrays, about):
         return _table(Comparisons, arrays, segments=_segments(path, arrays, about))
@@ -227,15 +233,15 @@ def load_comparisons(path: Path, *, memory_map: bool = True) -> Comparisons:
 
 def comparisons_folder(path: Path) -> Path:
     """Return a folder of comparisons, or that of a run."""
-    kept = Path(path) / "comparisons"  # where a run keeps them
+    kept = Path(path) / "comparisons"  # runs keep them there
     return kept if kept.is_dir() and not (kept.parent / "about.json").is_file() else path
 
 
 def content_id(*arrays: Array) -> str:
-    """Name arrays by their content; the name is equal in every process and on every machine.
+    """Name arrays by their content. The name is the same in every process and on every machine.
 
     Raises:
-        DataError: an array of objects, whose bytes are addresses.
+        DataError: an array holds objects, whose bytes are addresses.
 
     >>> content_id(np.zeros(2)) == content_id(np.zeros(2)), content_id(np.zeros((2, 1)))[:8]
     (True, 'cee5f447')
@@ -266,7 +272,10 @@ def _loaded(
 
 
 def arrays_of(table: Any) -> dict[str, Array]:
-    """Return the columns that a table has, by name; dictionary observations give one per key."""
+    """Return the columns that a table has, by name.
+
+    Dictionary observations give a column per key.
+    """
     arrays: dict[str, Any] = {}
     for field in fields(table):
         column = getattr(table, field.name)
@@ -278,7 +287,7 @@ def arrays_of(table: Any) -> dict[str, Array]:
 
 
 def _table(cls: type[Table], arrays: Mapping[str, Array], **others: Any) -> Table:
-    """Build a table from arrays as `arrays_of` names them, and from its other fields."""
+    """Build a table from arrays, with the names that `arrays_of` gives them, and other fields."""
     for name, default in ((f.name, f.default) for f in fields(cls) if f.name not in others):
         start = f"{name}/"
         keyed = {k.removeprefix(start): a for k, a in arrays.items() if k.startswith(start)}
@@ -294,7 +303,7 @@ def _segments(path: Path, arrays: Mapping[str, Array], description: Mapping[str,
     step_bytes = sum(array.nbytes for array in columns) // max(1, segments.steps)
     places = len(segments) * segments.length
     padded = places - int(segments.real.sum())
-    # Laying clips out needs memory for row numbers and for padding, which is not stored.
+    # Laying out clips needs memory for row numbers and for padding, which is not stored.
     expansion = Expansion(path, sum(array.nbytes for array in arrays.values()))
     expansion.add(places * ROW_BYTES + padded * step_bytes)
     return segments

@@ -1,4 +1,4 @@
-"""Checks of arrays and files, shared by all readers so that errors are worded alike."""
+"""Checks of arrays and files. All readers share them, so that errors have the same words."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -40,7 +40,10 @@ def naming(what: object) -> Iterator[None]:
 
 
 def require_names(where: object, wanted: Collection[str], held: Iterable[Any], what: str) -> None:
-    """Raise `DataError` unless all `wanted` names are held; `what` is their noun ("columns")."""
+    """Raise `DataError` unless all `wanted` names are among `held`.
+
+    `what` is their noun, in plural.
+    """
     there = [str(name) for name in held]
     missing = ", ".join(name for name in wanted if name not in there)
     if missing:
@@ -64,7 +67,7 @@ def require_shape(what: str, array: Array, shape: tuple[int, ...]) -> None:
 
 
 def require_rows(arrays: Mapping[str, Array], what: object) -> int:
-    """Return the number of rows that all arrays have; raise `DataError` where they differ."""
+    """Return the number of rows of all arrays; raise `DataError` if they differ."""
     lengths = {key: len(array) for key, array in arrays.items()}
     if len(set(lengths.values())) != 1:
         raise DataError(f"{what}: expected arrays of one length, got {lengths}.")
@@ -79,7 +82,7 @@ def one_per_row(what: str, array: Array) -> Array:
 
 
 def require_finite(what: str, array: Array) -> None:
-    """Raise `DataError` where an array holds NaN or infinity, and name the first such row."""
+    """Raise `DataError` if an array holds NaN or infinity, and name the first such row."""
     if np.issubdtype(array.dtype, np.inexact) and not np.isfinite(array).all():
         row = int((~np.isfinite(array).reshape(len(array), -1).all(axis=1)).argmax())
         raise DataError(

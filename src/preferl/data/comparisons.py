@@ -1,4 +1,4 @@
-"""Comparisons: pairs of segments and how likely the first of each is preferred."""
+"""Comparisons: pairs of segments, and how likely the first of each is preferred."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,20 +18,20 @@ _ANSWERS: Final = ("preference", "weight", "annotator")
 @final
 @dataclass(frozen=True, eq=False)
 class Comparisons:
-    """Answered queries; each clip is stored once, however often it was compared.
+    """Answered queries. Each clip is stored once, however often it was compared.
 
     Attributes:
         segments: the clips.
-        pairs: `[P, 2]` rows of `segments`, in the order shown.
-        preference: `[P]` in [0, 1], the probability that the first is preferred; 0.5 is a tie,
-            NaN an answer that was declined.
-        weight: `[P]` how much each answer counts, at least 0; `of` fills in ones.
-        annotator: `[P]` row of a table of people, -1 for nobody in particular. None if one
-            teacher gave all answers.
+        pairs: `[P, 2]` rows of `segments`, in the order in which they were shown.
+        preference: `[P]` in [0, 1], the probability that the first is preferred; 0.5 is a tie, and
+            NaN a declined answer.
+        weight: `[P]` how much each answer counts, at least 0; `of` sets ones by default.
+        annotator: `[P]` row of a table of people; -1 if the person is unknown. None if one teacher
+            gave all answers.
 
     Raises:
-        DataError: shapes that do not agree, preferences outside [0, 1], negative weights, or
-            pairs that name no segment.
+        DataError: shapes do not agree, preferences are outside [0, 1], weights are negative, or
+            pairs name no segment.
     """
 
     segments: Segments
@@ -48,7 +48,7 @@ class Comparisons:
             if (column := getattr(self, name)) is not None:
                 require_shape(f"Comparisons.{name}", column, (count,))
         least = self.weight.min(initial=0)
-        if not least >= 0:  # NaN fails this, too
+        if not least >= 0:  # this also refuses NaN
             raise DataError(f"Comparisons.weight: expected numbers of at least 0, got {least}.")
         _require_rows(self.pairs, len(self.segments))
 
@@ -64,7 +64,7 @@ class Comparisons:
         """Build comparisons with only the segments and steps of their pairs; weights default to 1.
 
         Raises:
-            DataError: pairs that name no segment, or arrays that `Comparisons` refuses.
+            DataError: pairs name no segment, or `Comparisons` refuses the arrays.
         """
         pairs = np.asarray(pairs, np.int64).reshape(-1, 2)
         _require_rows(pairs, len(segments))
@@ -79,7 +79,7 @@ class Comparisons:
 
     @classmethod
     def none(cls, segments: Segments) -> Self:
-        """Return an empty table about these clips, for fits to ratings alone."""
+        """Return an empty table about these clips, for fits to ratings only."""
         return cls(segments, np.zeros((0, 2), np.int64), np.zeros(0), np.zeros(0))
 
     def __len__(self) -> int:
@@ -87,17 +87,17 @@ class Comparisons:
 
     @property
     def decided(self) -> BoolArray:
-        """`[P]` true where one of the two was preferred: neither a tie nor declined."""
+        """`[P]` true where one of the two was preferred; false for ties and declined answers."""
         return np.asarray((self.preference != 0.5) & ~np.isnan(self.preference))
 
     @property
     def answered(self) -> BoolArray:
-        """`[P]` true where there is an answer, ties included."""
+        """`[P]` true where there is an answer or a tie."""
         return ~np.isnan(self.preference)
 
     @property
     def soft(self) -> BoolArray:
-        """`[P]` true where the preference is a soft label: a probability that says how sure it is.
+        """`[P]` true for soft labels: preferences that are probabilities of the answer.
 
         Preferences of 0, 0.5 and 1 are not soft. The average of several such answers is not soft
         either, if its weight is the number of answers.

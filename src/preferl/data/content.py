@@ -1,4 +1,4 @@
-"""Names of clips and pairs by the steps that they hold, wherever these are stored."""
+"""Names of clips and pairs that follow from their steps, wherever these are stored."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -14,13 +14,13 @@ from preferl.data.segments import Segments
 from preferl.shapes import Array, IntArray
 
 FACTOR: Final = 0x9E3779B97F4A7C15
-"""Odd number that tells the first clip of a pair from the second: 2^64 over the golden ratio."""
+"""Odd number by which the first clip of a pair differs from the second: 2^64 / golden ratio."""
 
 
 def segment_ids(segments: Segments, columns: Iterable[Array]) -> NDArray[np.str_]:
     """Return the content id `[N]` of each segment, from its real steps in columns `[T, ...]`.
 
-    Neither padding nor the place where a segment was cut changes its id.
+    Padding, and the place where a segment was cut, do not change its id.
     """
     columns = list(columns)
     ends = segments.start + segments.real
@@ -34,9 +34,9 @@ def segment_ids(segments: Segments, columns: Iterable[Array]) -> NDArray[np.str_
 def pair_ids(comparisons: Comparisons) -> NDArray[np.str_]:
     """Return the content id `[P]` of each pair, which does not depend on the order of its clips.
 
-    Two pairs have the same id if their clips hold the same observations and actions, since a
-    reward sees nothing else. Ids are equal in every process and on every machine, so that pairs
-    of several files can be compared: `np.isin(pair_ids(these), pair_ids(those))`.
+    Two pairs have the same id if their clips have the same observations and actions, since a reward
+    sees nothing else. Ids are the same in every process and on every machine. Pairs of several
+    files can therefore be compared: `np.isin(pair_ids(these), pair_ids(those))`.
 
     >>> block = np.array([[1.0], [2.0], [3.0], [1.0], [2.0]])
     >>> segments = Segments(block, block, np.zeros(5), np.array([0, 1, 3]), np.array([2, 2, 2]), 2)
@@ -50,9 +50,9 @@ def pair_ids(comparisons: Comparisons) -> NDArray[np.str_]:
 
 
 def pair_numbers(comparisons: Comparisons) -> IntArray:
-    """Return `[P]` content ids of 64 bits, short enough for a reward to remember many pairs.
+    """Return content ids `[P]` of 64 bits, short enough for a reward to remember many pairs.
 
-    Two pairs have the same number where they have the same id, see `pair_ids`. Of a million
+    Two pairs have the same number if they have the same id, see `pair_ids`. Among a million
     different pairs, two have the same number with a probability of 3 in 100 million.
     """
     used, place = np.unique(comparisons.pairs, return_inverse=True)
@@ -62,9 +62,9 @@ def pair_numbers(comparisons: Comparisons) -> IntArray:
 
 
 def _clip_numbers(segments: Segments) -> NDArray[np.uint64]:
-    """Return a content id `[N]` of 64 bits of each segment, by observations and actions.
+    """Return a content id `[N]` of 64 bits of each segment, from observations and actions.
 
-    Fits compute them of all their clips. Processors have instructions for SHA-256, which make it
+    Fits compute the ids of all their clips. Processors have instructions for SHA-256, which are
     twice as fast as the BLAKE2b of `content_id`.
     """
     columns = _compared_columns(segments)
@@ -80,7 +80,7 @@ def _clip_numbers(segments: Segments) -> NDArray[np.uint64]:
 
 
 def compared_ids(comparisons: Comparisons) -> NDArray[np.str_]:
-    """Return the content ids `[P, 2]` of the clips of each pair, by observations and actions."""
+    """Return the content ids `[P, 2]` of the clips of each pair, from observations and actions."""
     used, place = np.unique(comparisons.pairs, return_inverse=True)
     segments = _windows(comparisons.segments, used)
     ids = segment_ids(segments, _compared_columns(segments))

@@ -24,10 +24,10 @@ from preferl.shapes import (
 )
 
 STEPS: Final = ("observations", "actions", "rewards", "states")
-"""Columns with one row per step that both `Episodes` and `Segments` have."""
+"""Columns with a row per step that both `Episodes` and `Segments` have."""
 
 OUTCOMES: Final = ("terminated", "success")
-"""Columns with one row per step that only `Episodes` have."""
+"""Columns with a row per step that only `Episodes` have."""
 
 
 @final
@@ -36,21 +36,21 @@ class Episodes:
     """Many episodes as one block of steps, with their boundaries.
 
     Attributes:
-        observations: `[T, *obs]`, or a dictionary of such arrays: what the policy saw before
-            acting.
+        observations: `[T, *obs]`, or a dictionary of such arrays: what the policy saw before it
+            acted.
         actions: `[T, *act]`
         rewards: `[T]` from the environment, or learned rewards after `relabel`.
-        terminated: `[T]`, true where an episode ended by the rules, not by a time limit.
-        final_observations: `[K, *obs]` seen after each episode's last step. With them,
+        terminated: `[T]`, true where an episode ended by the rules and not by a time limit.
+        final_observations: `[K, *obs]` observations after each episode's last step. With them,
             `next_observations` needs no second copy of all observations.
         lengths: `[K]` steps of each episode, at least 1.
-        states: `[T, *state]` from which a simulator renders a step (qpos and qvel), or None.
-        success: `[T]` whether the environment reported success with a step, or None where it
-            reports none.
+        states: `[T, *state]` states from which a simulator renders a step (qpos and qvel), or None.
+        success: `[T]` whether the environment reported success with a step; None if it reports
+            none.
 
     Raises:
-        DataError: shapes that do not agree, NaN or infinite numbers, a termination inside an
-            episode.
+        DataError: shapes do not agree, numbers are NaN or infinite, or an episode has a termination
+            before its end.
 
     >>> episodes = Episodes(np.zeros((5, 2)), np.zeros((5, 1)), np.ones(5), np.zeros(5, bool),
     ...                     np.zeros((2, 2)), np.array([2, 3]))
@@ -111,7 +111,7 @@ class Episodes:
 
     @property
     def steps(self) -> int:
-        """`T`, the steps of all episodes."""
+        """`T`, the number of steps of all episodes."""
         return len(self.rewards)
 
     @cached_property
@@ -138,13 +138,13 @@ class Episodes:
     def has_true_reward(self) -> bool:
         """Whether the environment gave any reward other than 0.
 
-        A reward that is the same at every step counts: episodes differ by their lengths.
+        A reward that is the same at every step counts as one, since episodes differ in length.
         """
         return bool(np.any(self.rewards))
 
     @property
     def succeeded(self) -> BoolArray | None:
-        """`[K]` whether each episode had a success at any step; None where none is reported."""
+        """`[K]` whether each episode had a success at any step; None if success is not reported."""
         if self.success is None:
             return None
         return np.asarray(np.logical_or.reduceat(self.success, self.starts))
@@ -158,7 +158,7 @@ class Episodes:
 
     @property
     def next_observations(self) -> Observations:
-        """`[T, *obs]` the observation after each step; every call makes a new copy."""
+        """`[T, *obs]` the observation after each step. Every call makes a new copy."""
 
         def shifted(observations: Array, final: Array) -> Array:
             following = np.empty_like(observations)
@@ -173,10 +173,10 @@ class Episodes:
         return (self[episode] for episode in range(len(self)))
 
     def __getitem__(self, episodes: int | IntArray | BoolArray | slice) -> Self:
-        """Select episodes in the order given; a number selects a table of one episode.
+        """Select episodes in the given order; a number selects a table of one episode.
 
         Raises:
-            IndexError: a number beyond the last episode.
+            IndexError: a number is beyond the last episode.
         """
         numbers = np.atleast_1d(np.arange(len(self))[episodes])
         lengths = self.lengths[numbers]
@@ -190,7 +190,7 @@ class Episodes:
 def one_episode(
     observations: Observations, actions: Array, rewards: Array, steps: int, **others: Array | None
 ) -> Episodes:
-    """Build one episode of the first `steps` rows; the observation after them is its final one."""
+    """Build an episode of the first `steps` rows; the observation after them is its final one."""
     return Episodes(
         observations=take(observations, slice(steps)),
         actions=actions[:steps],
@@ -204,7 +204,7 @@ def one_episode(
 def take_columns(
     table: Any, rows: Any, names: Sequence[str] = STEPS, pick: Callable[..., Any] = getitem
 ) -> dict[str, Any]:
-    """Return rows of a table's columns, by name; a column that it lacks is None."""
+    """Return rows of a table's columns, by name; None for a column that it lacks."""
     columns = {name: getattr(table, name) for name in names}
     return {
         name: None if column is None else map_observations(lambda a: pick(a, rows), column)
@@ -213,7 +213,7 @@ def take_columns(
 
 
 def join(parts: Sequence[Episodes]) -> Episodes:
-    """Join the episodes of all parts, one after another; keep states if every part has them.
+    """Join the episodes of all parts, one after another; keep states if all parts have them.
 
     Raises:
         DataError: there are no parts, or their steps have different shapes or keys.
@@ -227,9 +227,9 @@ def join(parts: Sequence[Episodes]) -> Episodes:
 
 
 def join_columns(parts: Sequence[Any], what: str, names: Sequence[str]) -> dict[str, Any]:
-    """Join each column of several tables end to end; a column that a part lacks is None.
+    """Join each column of several tables end to end; None for a column that a part lacks.
 
-    Errors name a column by `what`, in which `{}` stands for its name.
+    Errors name a column by `what`, in which `{}` stands for the column's name.
     """
     columns = {name: [getattr(part, name) for part in parts] for name in names}
     return {

@@ -23,10 +23,10 @@ FrameTable = Literal["progress", "returns", "advantages", "rewards"]
 
 PROGRESS: Final = "progress_sparse"
 VALUES: Final = (PROGRESS, "progress_dense", "progress", "reward")
-"""Columns of numbers that another program may have written, the first that is there counts."""
+"""Columns of numbers that another program may have written; the first of them is read."""
 
 ABOUT: Final = b"preferl"
-"""Under which a table's metadata say what it belongs to."""
+"""Key in a table's metadata for the content id of its data set."""
 
 
 @final
@@ -34,16 +34,15 @@ ABOUT: Final = b"preferl"
 class FrameRewards:
     """Rewards of all frames of a data set, and where they come from.
 
-    Attributes:
-        folder: the data set.
-        rewards: `[T]` the reward of each frame.
-        version: name or number of the reward that gave them.
-        chunk: frames of an action chunk, over which LeRobot takes the difference of progress.
-        best: share of the frames whose chunks count as good: LeRobot gives them full weight, and
-            the column `advantage` is true. RLinf takes 0.3.
+    folder: the data set.
+    rewards: `[T]` reward of each frame.
+    version: name or number of the reward function.
+    chunk: number of frames in an action chunk; LeRobot takes the difference of progress over it.
+    best: share of the frames whose chunks count as good. LeRobot gives them full weight, and their
+        column `advantage` is true. RLinf takes 0.3.
 
     Raises:
-        ConfigError: a chunk of no frames, or a share outside (0, 1].
+        ConfigError: the chunk has no frames, or the share is outside (0, 1].
         DataError: there is not one finite reward for each frame.
     """
 
@@ -65,7 +64,7 @@ class FrameRewards:
 
     @property
     def ends(self) -> IntArray:
-        """`[T]` the number after the last frame of each frame's episode."""
+        """`[T]` number of the frame after the last one in each frame's episode."""
         return np.repeat(self.folder.starts + self.folder.lengths, self.folder.lengths)
 
     @property
@@ -75,9 +74,9 @@ class FrameRewards:
 
     @property
     def progress(self) -> FloatArray:
-        """`[T]` sum of the episode's rewards before each frame, scaled so that no size exceeds 1.
+        """`[T]` sum of the episode's rewards before each frame, scaled to sizes of at most 1.
 
-        The difference over a chunk is the scaled return of its frames.
+        Its difference over a chunk is the scaled return of the chunk's frames.
         """
         total = self.total
         sums = total[:-1] - np.repeat(total[self.folder.starts], self.folder.lengths)
@@ -85,7 +84,8 @@ class FrameRewards:
 
     @property
     def kappa(self) -> float:
-        """The `kappa` to give LeRobot: the `best` share of the frames gain more, and weigh one.
+        """LeRobot's `kappa`: the gain that the `best` share of the frames exceeds; their weight is
+        1.
 
         It is 0 if fewer frames than that gain anything.
         """
@@ -130,13 +130,13 @@ class FrameRewards:
 
 
 def read_frame_rewards(path: Path, folder: LeRobotFolder) -> FloatArray:
-    """Read `[T]` rewards from a table of progress or rewards, of this program or another.
+    """Read rewards `[T]` from a table of progress or rewards, of this program or another one.
 
-    The reward of a frame is the slope of progress there: half of the gain from the previous frame
-    to the next one, within the episode.
+    The reward of a frame is the slope of progress there: half of the gain from the frame before to
+    the frame after, within the episode.
 
     Raises:
-        DataError: there is no such table, or it is of another data set, lacks frames, or is
+        DataError: there is no such table, it is of another data set, it lacks frames, or it is
             damaged.
     """
     counted = read_table(path, COUNTED)
@@ -146,7 +146,7 @@ def read_frame_rewards(path: Path, folder: LeRobotFolder) -> FloatArray:
     if content_id != folder.content_id:
         raise DataError(
             f"{path}: expected a table of {folder.path}, whose content id is {folder.content_id}, "
-            f"got one of {content_id!s:.64}. Write it again for these episodes."
+            f"got one of {content_id!s:.64}. Write the table again for these episodes."
         )
     names = require("pyarrow.parquet", extra="parquet").read_schema(path).names
     name = next((name for name in VALUES if name in names), None)
@@ -175,12 +175,12 @@ def read_frame_rewards(path: Path, folder: LeRobotFolder) -> FloatArray:
 
 
 def frames_of(segments: Segments, folder: LeRobotFolder, actions: Array) -> IntArray:
-    """Return the number `[S]` of each step's frame among all of a data set; 0 where no clip is.
+    """Return the number `[S]` of each step's frame in a data set; 0 for steps without a clip.
 
     Args:
         segments: clips whose `origin` is known.
         folder: the data set.
-        actions: `[T, *act]` of the data set, by which clips of another data set are recognised.
+        actions: `[T, *act]` actions of the data set, to recognise clips of another one.
 
     Raises:
         DataError: the clips are of another data set, or their origin is unknown.
@@ -196,5 +196,6 @@ def frames_of(segments: Segments, folder: LeRobotFolder, actions: Array) -> IntA
         if inside and (segments.actions[used] == actions[frames[used]]).all():
             return frames
     raise DataError(
-        f"answers: expected clips of {folder.path}, got others. Give the data set they are of."
+        f"answers: expected clips of {folder.path}, got other clips. Give the data set that they "
+        "were cut from."
     )

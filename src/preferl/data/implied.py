@@ -16,17 +16,17 @@ from preferl.shapes import FloatArray, IntArray
 def with_implied(comparisons: Comparisons) -> tuple[Comparisons, IntArray]:
     """Return the given answers, followed by the answers that they imply.
 
-    Two clips are linked if a chain of comparisons joins them. In each set of linked clips, the
-    weights are scaled so that given and implied answers sum to what the given ones summed to, since
-    implied answers add no information. If answers form a cycle (A over B over C over A), none is
-    implied between two clips of that cycle. Answers of weight 0 imply nothing. If one annotator
-    gave all answers about a set of linked clips, the implied answers are theirs; else they are
-    nobody's (-1).
+    Two clips are linked if a chain of comparisons joins them. Implied answers add no information.
+    In each set of linked clips, the weights are therefore scaled so that given and implied answers
+    sum to the sum of the given ones. If answers form a cycle (A over B over C over A), no answer is
+    implied between two clips of the cycle. Answers of weight 0 imply nothing. If one annotator gave
+    all answers about a set of linked clips, the implied answers belong to this annotator, otherwise
+    to nobody (-1).
 
     Returns:
-        `(comparisons, group)`. For each answer, `group` `[P]` holds the row of the first answer
-        about the same linked clips. A bootstrap has to draw whole groups, since any answer of a
-        group may imply the others.
+        `(comparisons, group)`. For each answer, `group` `[P]` is the row of the first answer about
+        the same linked clips. A bootstrap has to draw whole groups, since any answer of a group may
+        imply the others.
 
     >>> from preferl.data import Segments
     >>> block = np.zeros((4, 1))
@@ -80,14 +80,14 @@ def linked(pairs: IntArray, count: int) -> IntArray:
 
 
 def _implied(given: Comparisons) -> tuple[IntArray, FloatArray]:
-    """Return the pairs `[Q, 2]` that were not asked, and the answers `[Q]` that follow for them."""
+    """Return the pairs `[Q, 2]` that were not asked, and the answers `[Q]` that are implied."""
     from scipy.sparse.csgraph import connected_components
 
     count = len(given.segments)
     pairs = np.concatenate([given.pairs, given.pairs[:, ::-1]])
     probability = np.concatenate([given.preference, 1 - given.preference])
     at_least_as_good = _relation(pairs[probability >= 0.5], count)  # [a, b]: b is at most as good
-    # Clips of one strongly connected component are equal, or lie on a cycle of contradictions.
+    # Clips of one strongly connected component are equal, or are on a cycle of contradictions.
     component = connected_components(at_least_as_good, connection="strong")[1]
     strict = component[pairs[probability > 0.5]]
     is_contradictory = np.isin(component, strict[strict[:, 0] == strict[:, 1]])
@@ -116,7 +116,7 @@ def _relation(pairs: IntArray, count: int) -> Any:
 
 
 def _closure(relation: Any) -> Any:
-    """Return the reflexive and transitive closure of a relation, by paths of one, two, four ..."""
+    """Return the reflexive and transitive closure of a relation: paths of one, two, four ..."""
     from scipy.sparse import eye_array
 
     reaches = relation + eye_array(relation.shape[0], dtype=bool)

@@ -12,16 +12,16 @@ from preferl.errors import DataError
 from preferl.shapes import Array, BoolArray, IntArray
 
 PICTURE_BYTES: Final = 1024
-"""Pictures of at least so many bytes a row stay on disk; smaller rows are read into memory."""
+"""Pictures with at least so many bytes per row stay on disk; smaller rows are read into memory."""
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class OnDisk:
-    """Rows of several array files as one array, in any order, read when they are used.
+    """Rows of several array files as one array, in any order. They are read when they are used.
 
-    It has the `shape`, `dtype` and rows of an array; `numpy.asarray` reads all of it into memory.
-    No file stays open, so that there may be thousands of files.
+    It has the `shape`, `dtype` and rows of an array. `numpy.asarray` reads all of it into memory.
+    No file stays open, so there may be thousands of files.
 
     Attributes:
         sources: files, or arrays in memory; row `t` is `sources[part[t]][row[t]]`.
@@ -31,7 +31,7 @@ class OnDisk:
         dtype: type of the numbers, the same in all sources.
 
     Raises:
-        DataError: when rows are read, if a file is gone or was replaced.
+        DataError: when rows are read: a file is gone or was replaced.
     """
 
     sources: tuple[Any, ...]
@@ -42,7 +42,7 @@ class OnDisk:
 
     @classmethod
     def of(cls, arrays: "Sequence[Array | OnDisk]") -> Self:
-        """Lay arrays of equal row shape end to end; memory maps of files stay on disk."""
+        """Join arrays of equal row shape end to end; memory maps of files stay on disk."""
         sources: list[Any] = []
         parts: list[IntArray] = []
         rows: list[IntArray] = []
@@ -97,7 +97,7 @@ class OnDisk:
 
 
 def stays_on_disk(array: Any) -> bool:
-    """Whether an array holds pictures in a file, which may be larger than memory."""
+    """Whether an array holds pictures in a file. These may be larger than memory."""
     if isinstance(array, OnDisk):
         return True
     large = int(np.prod(array.shape[1:])) * array.dtype.itemsize >= PICTURE_BYTES
@@ -121,24 +121,24 @@ def concatenate_rows(arrays: Sequence[Array]) -> Array:
 
 @dataclass(frozen=True)
 class _File:
-    """An array in a file that is opened for each read, laid out as `numpy.memmap` needs it."""
+    """An array in a file that is opened for each read; it has the fields of a `numpy.memmap`."""
 
     path: Path
     layout: Mapping[str, Any]
     identity: tuple[int, int]
 
     def __getitem__(self, rows: IntArray) -> Array:
-        """Read rows into memory; refuse a replaced file, since it holds the rows of other clips."""
+        """Read rows into memory. Refuse a replaced file, since it holds rows of other clips."""
         if _identity(self.path) != self.identity:
             raise DataError(
-                f"{self.path}: expected the file that these pictures were found in, got "
-                "another file or none. Load the folder again."
+                f"{self.path}: expected the file in which these pictures were found, got another "
+                "file or none. Load the folder again."
             )
         return cast("Array", np.memmap(self.path, mode="r", **self.layout)[rows])
 
 
 def _source(array: Any) -> Any:
-    """Return a `_File` for a memory map of a whole file, and any other array as it is."""
+    """Return a `_File` for a memory map of a whole file, and any other array unchanged."""
     is_whole_file: bool = isinstance(array, np.memmap) and isinstance(array.base, mmap.mmap)
     if not is_whole_file:
         return array

@@ -1,4 +1,4 @@
-"""Ratings and outcomes that people give single clips, beside their comparisons."""
+"""Ratings and outcomes that people give to single clips, beside their comparisons."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,10 +14,10 @@ from preferl.errors import DataError
 from preferl.shapes import Array, BoolArray, IntArray
 
 PREFIX: Final = "ratings/"
-"""What the names of these arrays begin with in a folder of comparisons."""
+"""Beginning of the names of these arrays in a folder of comparisons."""
 
 COLUMNS: Final = {"clip": "iu", "annotator": "iu", "value": "iuf", "is_outcome": "b"}
-"""Names of the columns, and the kinds of number that each may hold, as numpy calls them."""
+"""Names of the columns, and the kinds of numbers that each may hold, in numpy's letters."""
 
 RATINGS: Final = range(1, 6)
 """Values of ratings, from the worst to the best."""
@@ -29,19 +29,19 @@ OUTCOMES: Final = range(2)
 @final
 @dataclass(frozen=True, eq=False)
 class Ratings:
-    """Ratings and outcomes of single clips: `R` rows, each with one of them.
+    """Ratings and outcomes of single clips: `R` rows, each with a rating or an outcome.
 
     Attributes:
         segments: the clips.
         clip: `[R]` row of `segments`.
-        annotator: `[R]` number of who gave it, at least 0.
+        annotator: `[R]` number of the person who gave it, at least 0.
         value: `[R]` rating from 1, the worst, to 5, the best; or outcome, 1 for success and 0 for
             failure.
         is_outcome: `[R]` true for outcomes, false for ratings.
 
     Raises:
-        DataError: columns that do not agree, values out of range, or two ratings or two outcomes of
-            an annotator for one clip.
+        DataError: columns do not agree, values are out of range, or an annotator has two ratings or
+            two outcomes for one clip.
 
     >>> block = np.zeros((4, 1))
     >>> clips = Segments(block, block, np.zeros(4), np.array([0, 2]), np.array([2, 2]), 2)
@@ -81,7 +81,7 @@ class Ratings:
         answers = np.stack([self.clip, self.annotator, self.is_outcome])
         if len(np.unique(answers, axis=1).T) < len(self):
             raise DataError(
-                "Ratings: expected one rating and one outcome of an annotator for a clip, got two. "
+                "Ratings: expected one rating and one outcome per annotator and clip, got two. "
                 "Keep the latest."
             )
 
@@ -89,17 +89,17 @@ class Ratings:
         return len(self.clip)
 
     def compact(self) -> Self:
-        """Select the rated clips, with just their steps."""
+        """Select the rated clips, with only their steps."""
         rated, clip = np.unique(self.clip, return_inverse=True)
         return replace(self, segments=self.segments.select(rated), clip=clip)
 
     def arrays(self) -> Mapping[str, Array]:
-        """Return the columns under the names that they have in a folder of comparisons."""
+        """Return the columns, by their names in a folder of comparisons."""
         return {f"{PREFIX}{name}": getattr(self, name) for name in COLUMNS}
 
 
 def load_ratings(path: Path) -> Ratings | None:
-    """Read the ratings beside the comparisons of a folder or a run; None where there are none.
+    """Read the ratings beside the comparisons of a folder or a run; None if there are none.
 
     Raises:
         DataError: the folder holds something else, or is damaged.

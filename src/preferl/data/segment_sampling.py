@@ -1,4 +1,4 @@
-"""Sampling segments: windows of episodes, drawn uniformly, cut at given rows, or whole episodes."""
+"""Sampling segments: windows of episodes, drawn uniformly or cut at given rows; whole episodes."""
 
 from typing import Literal
 
@@ -13,13 +13,14 @@ Short = Literal["drop", "pad", "auto"]
 
 
 def cut(episodes: Episodes, start: IntArray, length: int) -> Segments:
-    """Cut `N` windows of `length` steps that begin at rows `start`, as label files name windows.
+    """Cut `N` windows of `length` steps that begin at rows `start`, which label files contain.
 
-    Windows may run across an episode's end, as in some published label files. `crosses_end` finds
+    In some published label files, windows run across an episode's end. `crosses_end` finds such
+    windows, so that you can drop them or knowingly keep them.
     such windows, so that you can drop them or keep them knowingly.
 
     Raises:
-        DataError: a window leaves the data, which means that the labels belong to other data.
+        DataError: a window is outside the data, which means that the labels belong to other data.
     """
     start = np.asarray(start, np.int64)
     last_start = episodes.steps - length
@@ -36,7 +37,7 @@ def cut(episodes: Episodes, start: IntArray, length: int) -> Segments:
 
 
 def whole_episodes(episodes: Episodes) -> Segments:
-    """Return each episode as one segment; shorter ones are padded to the longest.
+    """Return each episode as one segment; shorter episodes are padded to the longest one.
 
     The return of such a segment is the sum over all steps of its episode.
     """
@@ -59,18 +60,19 @@ def sample_segments(
 
     Args:
         episodes: experience to cut from; the result refers to its arrays.
-        count: `N`, the number of segments. Windows are distinct if there are at least `N` of them.
-        length: `L` steps per segment.
+        count: `N`, the number of segments. If there are at least `N` windows, all segments are
+            different.
+        length: `L`, steps per segment.
         rng: source of the draw.
         short: `"drop"`, the default, takes only windows with `L` real steps, so that all segments
-            hold equal evidence; episodes with fewer steps are left out. `"pad"` also takes windows
-            with fewer real steps, padded on the left. An episode with fewer than `L` steps is one
-            such window. Others lie at the end of an episode that terminated, with at least `L / 2`
-            real steps; their returns show that the episode ended. `"auto"` drops if at least one
-            episode is long enough, and pads if none is.
+            hold equal evidence. Shorter episodes are left out. `"pad"` also takes windows with
+            fewer real steps, padded on the left. There are two kinds of them. An episode with fewer
+            than `L` steps is one such window. The others are at the end of episodes that
+            terminated, and have at least `L / 2` real steps; their returns show that the episode
+            ended. `"auto"` drops if at least one episode is long enough, and pads if none is.
 
     Raises:
-        ConfigError: a negative count, a length below 1, or an unknown `short`.
+        ConfigError: `count` is negative, `length` is below 1, or `short` is unknown.
         DataError: no episode is long enough.
 
     >>> episodes = Episodes(np.zeros((5, 1)), np.zeros((5, 1)), np.arange(5.0), np.zeros(5, bool),
@@ -98,10 +100,12 @@ def sample_segments(
 
 
 def windows_of(episodes: Episodes, length: int, short: Short = "drop") -> IntArray:
-    """Count the windows `[K]` of `length` steps in each episode; `short` as in `sample_segments`.
+    """Count the windows `[K]` of `length` steps in each episode.
+
+    For `short`, see `sample_segments`.
 
     Raises:
-        ConfigError: an unknown `short`.
+        ConfigError: `short` is unknown.
     """
     require_one_of("short", short, Short)
     if short == "auto":

@@ -1,4 +1,4 @@
-"""Segments: windows of L steps over one block of steps, and their steps laid out as clips."""
+"""Segments: windows of L steps over one block of steps; and clips, which lay out their steps."""
 
 from dataclasses import dataclass, fields, replace
 from typing import Self, final
@@ -15,7 +15,7 @@ from preferl.shapes import Array, BoolArray, FloatArray, IntArray, Observations,
 @final
 @dataclass(frozen=True, eq=False)
 class Clips:
-    """Segments with their steps laid out as `[..., L]`, for teachers and models to read.
+    """Segments whose steps are laid out as `[..., L]`, for teachers and models to read.
 
     Attributes:
         observations: `[..., L, *obs]`
@@ -35,7 +35,7 @@ class Clips:
         return len(self.mask)
 
     def __getitem__(self, rows: object) -> Self:
-        """Select clips along the leading axes; a slice or number copies nothing."""
+        """Select clips along the leading axes. A slice or a number copies nothing."""
         return type(self)(**take_columns(self, rows, [f.name for f in fields(self)]))
 
 
@@ -44,21 +44,20 @@ class Clips:
 class Segments:
     """N windows over one block of steps; windows that overlap share their steps.
 
-    Nothing is copied until `segments[rows]` lays steps out as `Clips`. Ten thousand candidates
-    therefore cost two integers each, and a model that looks at single steps scores each step
-    once, however many windows hold it.
+    Nothing is copied until `segments[rows]` lays out steps as `Clips`. Ten thousand candidates
+    therefore cost only two integers each. A model that looks at single steps scores each step once,
+    however many windows hold it.
 
     Attributes:
-        observations: `[T, *obs]`, an array, a memory map, or `OnDisk` where several maps were
-            joined.
+        observations: `[T, *obs]`: an array, a memory map, or `OnDisk` if several maps were joined.
         actions: `[T, *act]`
-        rewards: `[T]` the environment's rewards, for scripted teachers and evaluation only.
+        rewards: `[T]` the environment's rewards, only for scripted teachers and evaluation.
         start: `[N]` row of the first real step of each window.
-        real: `[N]` how many steps of each window are real, in 1...L.
+        real: `[N]` number of real steps of each window, from 1 to L.
         length: `L`. Windows with fewer real steps are padded on the left.
-        origin: `[N, 3]` where each window was cut: the episode of its first step, the place of
-            that step in its episode, and the episode of its last step. The two episodes differ
-            only for a label file with windows that run across an episode's end.
+        origin: `[N, 3]` where each window was cut: the episode of its first step, the place of that
+            step in its episode, and the episode of its last step. The two episodes differ only for
+            windows of label files that run across an episode's end. None if it is not known.
         states: `[T, *state]` for rendering on demand, or None.
 
     >>> block = np.arange(6.0)[:, None]
@@ -106,7 +105,7 @@ class Segments:
         return len(self.rewards)
 
     def rows(self, segments: object = slice(None)) -> IntArray:
-        """Return the rows `[..., L]` of each window; a padded place repeats its first real step."""
+        """Return the rows `[..., L]` of each window; padded places repeat its first real step."""
         start = take(self.start, segments)[..., None]
         real = take(self.real, segments)[..., None]
         return np.asarray(np.maximum(start + np.arange(self.length) - (self.length - real), start))
@@ -116,7 +115,7 @@ class Segments:
         return np.arange(self.length) >= self.length - take(self.real, segments)[..., None]
 
     def __getitem__(self, segments: object) -> Clips:
-        """Lay windows out as `Clips`: `segments[pairs]` is `[P, 2, L, ...]`; a pair is an axis."""
+        """Lay out windows as `Clips`. With `segments[pairs]`, the axes are `[P, 2, L, ...]`."""
         mask = self.mask(segments)
         steps = take_columns(self, self.rows(segments))
         return Clips(**steps | {"mask": mask, "rewards": steps["rewards"] * mask})
@@ -128,15 +127,16 @@ class Segments:
         return np.asarray((np.asarray(self.rewards, np.float64)[rows] * mask).sum(-1))
 
     def episodes(self) -> Episodes:
-        """Return the real steps of each window as an episode of its own."""
+        """Return the real steps of each window as a separate episode."""
         rows = self.rows()[self.mask()]
         steps = take_columns(self, rows, pick=select_rows)
-        final = take(steps["observations"], np.cumsum(self.real) - 1)  # no later one is known
+        # later observations are not known
+        final = take(steps["observations"], np.cumsum(self.real) - 1)
         unknown = np.zeros(len(rows), bool)
         return Episodes(**steps, terminated=unknown, final_observations=final, lengths=self.real)
 
     def select(self, segments: IntArray | BoolArray | slice) -> Self:
-        """Copy some windows with just the steps that they need, so that the rest can be freed.
+        """Copy some windows with only the steps that they need, so that the rest can be freed.
 
         Pictures on disk stay there.
         """
@@ -160,7 +160,7 @@ def join_segments(parts: list[Segments]) -> Segments:
     """Join the windows of all parts, over their blocks of steps laid end to end.
 
     Origins are dropped, since each part counts its episodes from 0. If parts differ in segment
-    length, the result has the longest; shorter windows are padded, as in short episodes.
+    length, the result has the longest one, and shorter windows are padded like short episodes.
     """
     if not parts:
         raise DataError("There are no segments to join. Send at least one query first.")

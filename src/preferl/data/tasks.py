@@ -1,4 +1,4 @@
-"""Published offline tasks as rows of one table: reference returns, horizons, quirks of rewards.
+"""Published offline tasks as a table: reference returns, horizons, and how rewards are scaled.
 
 Fu et al. 2020, "D4RL: Datasets for Deep Data-Driven Reinforcement Learning"; Mandlekar et al. 2021,
 "What Matters in Learning from Offline Human Demonstrations for Robot Manipulation".
@@ -22,30 +22,31 @@ Returns = TypeVar("Returns", float, FloatArray)
 @final
 @dataclass(frozen=True)
 class Task:
-    """Facts about a data set that cannot be read from it.
+    """Facts about a data set that it does not contain.
 
-    The fields about scaling rewards follow Kim et al. 2023 (Preference Transformer);
-    `preferl.training.scale_by_return_range` applies them.
+    The fields about scaling rewards follow Kim et al. 2023 (Preference Transformer).
+    `preferl.training.scale_by_return_range` uses them.
 
     Attributes:
         name: name of the data set, as in the names of label folders.
         random: mean return of a random policy, 0 on the normalised scale.
         expert: mean return of an expert, 100 on the normalised scale.
         max_episode_steps: steps after which an episode is cut off. Pass it to `evaluate_policy`,
-            since today's environment may allow another number.
-        env: id of the environment in gymnasium or gymnasium-robotics that replaces the original,
-            or None where none has the same observations.
-        hyperparameters: name of the implicit Q-learning settings published for it.
+            since today's environment may have another limit.
+        env: id of the environment in gymnasium or gymnasium-robotics that replaces the original;
+            None if none has the same observations.
+        hyperparameters: name of the implicit Q-learning settings that were published for it.
         query_length: steps per segment of the published human labels.
         shift_after: number added to each learned reward after scaling.
-        from_lowest: whether the lowest return, spread evenly over each episode, is subtracted
-            from learned rewards before scaling.
-        scales_own_reward: whether the environment's own reward is scaled, too.
+        from_lowest: whether the lowest return, spread evenly over each episode, is subtracted from
+            learned rewards before scaling.
+        scales_own_reward: whether the environment's own reward is also scaled.
         own_shift: number added to each of the environment's own rewards.
         goal_ends_episode: whether a change of the goal marks a new episode in the data.
 
     Raises:
-        ConfigError: equal references, no steps, or unpublished settings.
+        ConfigError: the reference returns are equal, there are no steps, or the settings are
+            unpublished.
 
     >>> TASKS["hopper-medium-replay-v2"].max_episode_steps
     1000
@@ -67,7 +68,7 @@ class Task:
     def __post_init__(self) -> None:
         if self.random == self.expert:
             raise ConfigError(
-                f"Task.expert: expected another return than random's, got {self.expert:g}."
+                f"Task.expert: expected another return than that of random, got {self.expert:g}."
             )
         for name in ("max_episode_steps", "query_length"):
             require_in(f"Task.{name}", getattr(self, name), 1, float("inf"))
@@ -75,10 +76,10 @@ class Task:
 
 
 def find_task(task: str | Task) -> Task:
-    """Return the task of a name; a task is returned as it is.
+    """Return the task of a name. A task is returned unchanged.
 
     Raises:
-        ConfigError: an unknown name; the message lists names like it.
+        ConfigError: the name is unknown; the message lists similar names.
 
     >>> find_task("door-human-v1").env
     'AdroitHandDoor-v1'
@@ -100,7 +101,7 @@ def normalised_score(task: str | Task, returns: Returns) -> Returns:
     `returns` is a number or an array of any shape.
 
     Raises:
-        ConfigError: an unknown name.
+        ConfigError: the name is unknown.
 
     >>> normalised_score(Task("reach", random=10, expert=20, max_episode_steps=5), 15.0)
     50.0
@@ -166,5 +167,5 @@ TASKS: Mapping[str, Task] = MappingProxyType({row.name: row for row in _rows()})
 """D4RL's locomotion, antmaze and hand tasks, and robomimic's arms, with today's environments.
 
 Reference returns are from D4RL's table of reference scores. For robomimic and antmaze, they are
-shares of episodes that succeed.
+shares of successful episodes.
 """

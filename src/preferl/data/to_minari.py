@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from preferl.envs.checks import Environment
 
 ENDS: Final = {"min": "random", "max": "expert"}
-"""Maps the two reference scores of Minari to the policies whose mean returns they are."""
+"""Maps each of Minari's two reference scores to the policy with that mean return."""
 
 LOGGER = get_logger(__name__)
 
 
 def require_new_minari(name: str) -> None:
-    """Raise as `save_minari` would for this name; call it before recording."""
+    """Raise what `save_minari` would raise for this name; call it before recording."""
     minari = require("minari", extra="minari")
     what = f"Minari id {name!r}"
     try:
@@ -32,19 +32,19 @@ def require_new_minari(name: str) -> None:
         ) from error
     if name in minari.list_local_datasets():
         raise DataError(
-            f"{what}: expected a new one, got one that is on this machine already. Raise its "
-            f"version, or remove it: minari delete {name}"
+            f"{what}: expected a new one, got one that exists on this machine. Raise its version, "
+            f"or remove it: minari delete {name}"
         )
 
 
 def require_minari_env(env: "Environment") -> None:
-    """Raise unless Minari can store the environment's spaces; call it before recording.
+    """Raise an error unless Minari can store the environment's spaces; call it before recording.
 
-    The environment is closed. A message is logged if Minari cannot make it again, as described in
-    `save_minari`.
+    The environment is closed. If Minari cannot make it again (see `save_minari`), a message is
+    logged.
 
     Raises:
-        DataError: a space that Minari cannot describe.
+        DataError: Minari cannot describe a space.
         MissingExtraError: minari is not installed.
     """
     written = require("minari.serialization", extra="minari").serialize_space
@@ -77,28 +77,27 @@ def save_minari(
 ) -> None:
     """Write a Minari data set on this machine, in HDF5.
 
-    The last observation of each episode is its final one. States become the infos `qpos` and `qvel`
-    if MuJoCo simulates the environment and they hold nothing else; otherwise they become the info
-    `state`. The final observation has no state.
+    The last observation of each episode is its final one. If MuJoCo simulates the environment and
+    states hold nothing else, they become the infos `qpos` and `qvel`. Otherwise they become the
+    info `state`. The final observation has no state.
 
-    The data set has no environment if gymnasium cannot make it again from its specification: it
-    was registered with a function, or has a wrapper that does not record its arguments. Minari's
-    `recover_environment` then refuses.
+    The data set has no environment if gymnasium cannot make it again from its specification:
+    because it was registered with a function, or because a wrapper does not record its arguments.
+    Minari's `recover_environment` then refuses.
 
     Args:
         episodes: episodes with the observations and actions of the environment.
         name: id of the data set.
-        env: the environment, from which Minari takes spaces and specification, or its id; it is
-            closed.
+        env: the environment or its id. Minari takes spaces and specification from it. It is closed.
         algorithm: name of the algorithm that acted.
         description: text for people.
-        about: further metadata, stored under the name `preferl`. `references` in it, with the
-            mean returns `random` and `expert`, become Minari's reference scores; `tiers`, with
-            `name` and `episodes` of each in their order, become the info of every episode;
-            `versions` become what the data set requires.
+        about: further metadata, stored under the name `preferl`. Three of its keys have further
+            uses. `references`, with the mean returns `random` and `expert`, becomes Minari's
+            reference scores. `tiers`, with `name` and `episodes` of each in order, becomes the info
+            of every episode. `versions` become the requirements of the data set.
 
     Raises:
-        DataError: a malformed id, or the id of a data set that is on this machine.
+        DataError: the id is malformed, or a data set with this id exists on this machine.
         MissingExtraError: minari is not installed.
     """
     from preferl.envs.simulators import make_registered  # loads gymnasium
@@ -110,7 +109,7 @@ def save_minari(
     packages = about.get("versions", {}).get("packages", {})
     made = make_registered(env) if isinstance(env, str) else env
     with warnings.catch_warnings():
-        # Minari warns of each missing field for publishing, such as an author.
+        # Minari warns about each missing field for publishing, such as an author.
         warnings.filterwarnings("ignore", "(.* is set to|env_spec is) None", UserWarning)
         dataset = minari.create_dataset_from_buffers(
             name,
@@ -135,7 +134,7 @@ def save_minari(
 
 
 def _can_be_made_again(env: Any) -> bool:
-    """Whether gymnasium can write an environment's specification and make it again from that."""
+    """Whether gymnasium can write an environment's specification and make it again from it."""
     import gymnasium
 
     try:
@@ -147,7 +146,7 @@ def _can_be_made_again(env: Any) -> bool:
 
 
 def _buffers(episodes: Episodes, env: Any) -> Iterator[Any]:
-    """Yield one buffer per episode, in the form that minari takes without JAX."""
+    """Yield a buffer per episode, in a form that minari takes without JAX."""
     buffer = require("minari.data_collector", extra="minari").EpisodeBuffer
     for k, episode in enumerate(episodes):
         infos = _infos(episode.states, env)
@@ -173,6 +172,6 @@ def _infos(states: Array | None, env: Any) -> dict[str, Array]:
     if states is None:
         return {}
     nq, nv = (env.unwrapped.model.nq, env.unwrapped.model.nv) if is_mujoco(env) else (0, 0)
-    if nq + nv != states.shape[1]:  # no MuJoCo, or objects move between episodes
+    if nq + nv != states.shape[1]:  # not of MuJoCo, or objects move between episodes
         return {"state": states}
     return {"qpos": states[:, :nq], "qvel": states[:, nq:]}

@@ -1,4 +1,4 @@
-"""Frames of recorded videos by their numbers, decoded where they are needed."""
+"""Frames of recorded videos by number, decoded when they are needed."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,20 +14,22 @@ from preferl.reading import DAMAGED
 from preferl.shapes import Array, IntArray
 
 BACK: Final = 64
-"""If a seek lands after the frame, the next one goes back by so many frames, and then to the
-beginning."""
+"""How many frames the next seek goes back if a seek lands after the frame.
+
+The seek after that goes to the beginning.
+"""
 
 LEAD: Final = 8
-"""A frame at most so many frames later is reached by decoding on, one further away by a seek."""
+"""A frame that is at most so many frames later is reached by decoding, a later one by a seek."""
 
 
 @final
 @dataclass(frozen=True)
 class VideoFrames:
-    """Frames of an MP4 file by their numbers: frame `n` is the one shown at `n / fps` seconds.
+    """Frames of an MP4 file by number: frame `n` is the one shown at `n / fps` seconds.
 
-    Frames are found by their timestamps, and neighbouring frames are decoded in one pass. The file
-    is open only while frames are read.
+    Frames are found by their timestamps. Neighbouring frames are decoded in one pass. The file is
+    open only while frames are read.
 
     Attributes:
         path: the file.
@@ -40,7 +42,7 @@ class VideoFrames:
     size: tuple[int, int]
 
     def require(self, frames: int) -> None:
-        """Raise `DataError` unless the file is a whole MP4 with so many frames of this size."""
+        """Raise `DataError` unless the file is a whole MP4 with `frames` frames of this size."""
         with self._opened() as (_, stream):
             if stream.frames < frames:
                 raise DataError(
@@ -63,7 +65,8 @@ class VideoFrames:
             for row, number in enumerate(distinct.tolist()):
                 if decoded < 0 or number - decoded > lead:
                     first_number, frames = self._decoded_from(number, container, stream)
-                    lead = max(lead, number - first_number)  # what another seek would cost
+                    # frames to decode instead of another seek
+                    lead = max(lead, number - first_number)
                 for frame in frames:
                     decoded = self._number(frame, stream)
                     if decoded >= number:
@@ -79,7 +82,7 @@ class VideoFrames:
         return pictures[index]
 
     def _decoded_from(self, number: int, container: Any, stream: Any) -> tuple[int, Iterator[Any]]:
-        """Return the number of a frame at or before `number`, and the frames from there on."""
+        """Return the number of a frame at or before `number`, and the frames from that one on."""
         for start in (number, max(0, number - BACK), 0):
             container.seek(round(start / self.fps / float(stream.time_base)), stream=stream)
             frames = container.decode(stream)
@@ -100,7 +103,7 @@ class VideoFrames:
         # Decoders need room for whole blocks of pixels.
         limits = {"max_pixels": str((height + 128) * (width + 128)), "err_detect": "explode"}
         try:
-            # Some other formats name further files or addresses, which av would then read.
+            # Some other formats name further files or addresses, and av would read these.
             with av.open(str(self.path), format="mp4", options=limits) as container:
                 stream = container.streams.video[0]
                 context = stream.codec_context

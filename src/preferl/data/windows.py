@@ -1,4 +1,4 @@
-"""History windows by index arithmetic, and one rolling buffer for acting."""
+"""History windows by index arithmetic, and a rolling buffer for acting."""
 
 from typing import final
 
@@ -14,12 +14,12 @@ def window_indices(
 
     Args:
         start_of_step: `[T]` row at which the episode of each step begins.
-        length: `H`, how far a reward may look back.
-        steps: `[B]` rows of the steps to return windows for; all steps by default.
+        length: `H`, number of steps in a window.
+        steps: `[B]` rows of steps whose windows are returned; by default all steps.
 
     Returns:
-        `(rows, mask)`, both `[B, H]`. The last column is the step itself. Before the episode
-        began, `mask` is false and `rows` repeats the step, so gathering is always in range.
+        `(rows, mask)`, both `[B, H]`. The last column is the step itself. Before the episode began,
+        `mask` is false and `rows` repeats the step, so gathering never goes out of range.
 
     >>> rows, mask = window_indices(np.array([0, 0, 2]), 2)
     >>> rows.tolist(), mask.tolist()
@@ -35,7 +35,7 @@ def window_indices(
 class History:
     """The last `H` steps (`length`) of `V` environments while they act.
 
-    The returned arrays are reused buffers: read them before the next `append`.
+    The returned arrays are buffers that are used again: read them before the next `append`.
 
     >>> history = History(length=2, environments=1)
     >>> _ = history.append(np.array([[1.0]]), np.array([[0.0]]))
@@ -52,7 +52,7 @@ class History:
     def append(
         self, observations: Observations, actions: Array
     ) -> tuple[Observations, Array, BoolArray]:
-        """Add one step of every environment and return windows `[V, H, ...]`, mask `[V, H]`."""
+        """Append a step of every environment; return windows `[V, H, ...]` and mask `[V, H]`."""
         if self._steps is None:
             self._steps = map_observations(self._empty, observations), self._empty(actions)
         map_observations(_push, self._steps[0], observations)
@@ -62,7 +62,7 @@ class History:
         return *self._steps, self._mask
 
     def forget(self, environments: BoolArray | slice = slice(None)) -> None:
-        """Begin a new episode in these environments; all of them by default."""
+        """Begin a new episode in these environments; by default in all."""
         self._mask[environments] = False
 
     def _empty(self, step: Array) -> Array:

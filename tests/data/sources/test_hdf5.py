@@ -75,7 +75,7 @@ def test_a_group_that_holds_itself_is_refused(tmp_path):
     with h5py.File(file, "a") as held:
         loop = held.create_group("loop")
         loop["again"] = loop
-    with pytest.raises(DataError, match="one in itself"):
+    with pytest.raises(DataError, match="one inside itself"):
         load_d4rl(file)
 
 

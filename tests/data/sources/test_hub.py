@@ -157,7 +157,7 @@ def test_pictures_keep_their_axes(tmp_path):
         ),
         ({"rewards": [1.0, 2.0, 3.0]}, "rewards: expected a list of steps in each row, got double"),
         ({"rewards": [["a"] * n for n in LENGTHS]}, "expected numbers alone, got string"),
-        ({"rewards": [[None] * n for n in LENGTHS]}, "expected numbers alone"),
+        ({"rewards": [[None] * n for n in LENGTHS]}, "expected only numbers"),
         ({"rewards": [None, [1.0], [1.0] * 4]}, "expected lists, got 1 nulls"),
         ({"dones": [[True] * n for n in LENGTHS]}, "true only at the last step"),
     ],

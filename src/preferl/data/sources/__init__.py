@@ -1,4 +1,4 @@
-"""Experience and labels of other projects, one reader per format."""
+"""Readers of other projects' experience and labels, one module per format."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""HDF5 files of D4RL, read as the Q-learning view; published labels number the rows of this view.
+"""HDF5 files of D4RL, read in the Q-learning view, whose rows published labels number.
 
 Fu et al. 2020, "D4RL: Datasets for Deep Data-Driven Reinforcement Learning"; gym is not needed.
 """
@@ -17,28 +17,28 @@ from preferl.shapes import BoolArray, IntArray
 
 
 def load_d4rl(path: str | Path, *, task: str | Task | None = None) -> Episodes:
-    """Read a D4RL file as its Q-learning view; label files number the rows of this view.
+    """Read a D4RL file in its Q-learning view. Label files number the rows of this view.
 
-    The view drops the file's last row and all rows at which a time limit ended the episode. The
+    The view drops the file's last row, and all rows at which a time limit ended the episode. The
     next observation of a row is the observation of the file's following row, even if the view drops
-    that row. If the file has `next_observations`, they must agree with that.
+    that row. If the file has `next_observations`, they must agree with this.
 
     An episode ends where the file marks that it terminated or timed out, and at the end of the
-    file. A terminated step stays in the view; a step that timed out is dropped, and its observation
-    becomes the final one. In a maze an episode also ends where the goal moves in any direction;
-    D4RL's own code notices only moves whose coordinates sum to more than 0.
+    file. A terminated step stays in the view. A step that timed out is dropped, and its observation
+    becomes the final one. In a maze, an episode also ends where the goal moves in any direction.
+    D4RL's own code only notices moves whose coordinates sum to more than 0.
 
     Args:
-        path: an `.hdf5` file with `observations`, `actions`, `rewards`, `terminals` and
-            mostly `timeouts`. `infos/qpos` and `infos/qvel` become `states`.
-        task: name or row of `preferl.data.TASKS`. Needed where the file has no `timeouts`: each
-            `max_episode_steps`-th step of an episode then counts as a timeout. Without a task, a
-            moved goal ends episodes if the file has `infos/goal`; with a task, if the task says so.
+        path: an `.hdf5` file with `observations`, `actions`, `rewards`, `terminals` and usually
+            `timeouts`. `infos/qpos` and `infos/qvel` become `states`.
+        task: name or row of `preferl.data.TASKS`, needed if the file has no `timeouts`. Each
+            `max_episode_steps`-th step of an episode then counts as a timeout. With a task, a moved
+            goal ends episodes if the task says so; without a task, if the file has `infos/goal`.
 
     Raises:
-        ConfigError: an unknown task.
-        DataError: a damaged file, a missing array, arrays of different lengths, NaN, no row that
-            the view keeps, or `next_observations` that contradict the following rows.
+        ConfigError: the task is unknown.
+        DataError: the file is damaged, an array is missing, arrays differ in length, a number is
+            NaN, the view keeps no row, or `next_observations` contradict the following rows.
         MissingExtraError: h5py is not installed.
     """
     row = None if task is None else find_task(task)
@@ -68,7 +68,7 @@ def load_d4rl(path: str | Path, *, task: str | Task | None = None) -> Episodes:
     rows, lengths = qlearning_view(terminals, timeouts, moves)
     if not len(rows):
         raise DataError(
-            f"{path}: expected a row, other than the last one, that is no timeout, got "
+            f"{path}: expected a row, other than the last one, that is not a timeout, got "
             f"{len(terminals)} rows, of which {int(timeouts.sum())} are timeouts. Rows of timeouts "
             "are dropped; mark only the last row of each episode in `timeouts`."
         )
@@ -92,13 +92,13 @@ def qlearning_view(
 ) -> tuple[IntArray, IntArray]:
     """Return the rows `[T]` of a file that the view keeps, and the lengths `[K]` of its episodes.
 
-    Episodes terminate (`terminals`, `[N]`), are ended by a time limit (`timeouts`, whose rows are
+    Episodes terminate (`terminals` `[N]`), are ended by a time limit (`timeouts`, whose rows are
     dropped), or end where a goal `moves`.
     """
     is_end = terminals | timeouts | moves
-    episode: IntArray = np.cumsum(is_end) - is_end  # a row that ends an episode still belongs to it
+    episode: IntArray = np.cumsum(is_end) - is_end  # a row that ends an episode belongs to it
     is_kept = ~timeouts
-    is_kept[-1:] = False  # nothing is known to follow
+    is_kept[-1:] = False  # the row after it is not known
     lengths = np.bincount(episode[is_kept])
     return np.flatnonzero(is_kept), lengths[lengths > 0]
 

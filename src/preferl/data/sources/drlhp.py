@@ -1,7 +1,7 @@
-"""Databases of preferences that learning-from-human-preferences saved, such as `train.pkl.gz`.
+"""Preference databases that learning-from-human-preferences saved, such as `train.pkl.gz`.
 
-Each is a pickled object of classes that today's Python cannot import. Nothing of it is executed:
-its objects are read as bare attributes.
+Each is a pickled object of classes that today's Python cannot import. Nothing in it is executed:
+its objects are read as plain attributes.
 """
 
 import gzip
@@ -24,18 +24,18 @@ CLASSES: Final = frozenset({"PrefDB", "CompressedDict"})
 
 
 def load_drlhp_preferences(path: str | Path) -> Comparisons:
-    """Read one of its databases.
+    """Read a preference database of learning-from-human-preferences.
 
-    It holds pictures and answers only: actions and rewards are zeros, so that a reward model
-    for it looks at observations alone (`use_actions=False`, the default of the one for pictures),
-    and scripted teachers cannot answer. Queries that people declined were never stored.
+    It holds only pictures and answers, so actions and rewards are zeros. Fit a reward model that
+    looks only at observations (`use_actions=False`, the default for pictures). Scripted teachers
+    cannot answer. Queries that people declined were never stored.
 
     Args:
         path: `train.pkl.gz` or `val.pkl.gz` of a log folder, of either version of the project.
 
     Raises:
-        UnsafePickleError: the file asks for something else than arrays; nothing was executed.
-        DataError: the file is not there, cut off, or holds something else.
+        UnsafePickleError: the file asks for something other than arrays. Nothing was executed.
+        DataError: the file is missing, cut off, or holds something else.
     """
     path = Path(path)
     with reading_foreign(path, "a whole database of preferences, as train.pkl.gz"), naming(path):
@@ -53,7 +53,7 @@ def load_drlhp_preferences(path: str | Path) -> Comparisons:
 
 
 def _pictures(packed: Any, expansion: Expansion) -> Array:
-    """`[L, *obs]` of a clip."""
+    """Return the pictures `[L, *obs]` of a clip."""
     if isinstance(packed, bytes):
         content = zlib.decompressobj().decompress(packed, expansion.left + 1)
         expansion.add(len(content))
@@ -68,7 +68,8 @@ def _compared(named: Mapping[Any, Array], prefs: Any, expansion: Expansion) -> C
         raise DataError("database: expected at least one preference, got none.")
     place = {name: row for row, name in enumerate(named)}
     names = [name for first, second, _ in prefs for name in (first, second)]
-    if not all(isinstance(name, int | str | bytes) for name in names):  # tuples may for ever
+    # hashing nested tuples may take for ever
+    if not all(isinstance(name, int | str | bytes) for name in names):
         raise DataError("preferences: expected names of clips, got other objects.")
     pairs = np.array([place[name] for name in names], np.int64).reshape(-1, 2)
     answers = array_of([mu for *_, mu in prefs], "preferences", expansion).astype(np.float64)

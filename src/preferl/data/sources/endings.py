@@ -1,7 +1,7 @@
-"""What files record of a step's end and of what followed it, where their layout reads it otherwise.
+"""How files record the end of a step and what followed it, if their layout reads it differently.
 
-Layouts agree on observations, actions and rewards, but hardly on the rest: `dones` are terminations
-here and time limits there, and what followed a step is the next row or an array of its own.
+Layouts agree on observations, actions and rewards, but hardly on the rest. `dones` are terminations
+in some and time limits in others. What followed a step is the next row, or a separate array.
 """
 
 import warnings
@@ -15,11 +15,13 @@ from preferl.errors import DataError
 from preferl.shapes import Array, BoolArray
 
 NEXT: Final = "next_observations"
-"""The array of what followed each step."""
+"""Name of the array of next observations."""
 
 MOST_CONTRADICTED: Final = 0.01
-"""Share of steps that may be followed by another observation than the next row's: ends of episodes
-that nobody marked. Where there are more, rows are not in the order of time."""
+"""Share of steps whose next observation may differ from the next row's.
+
+These are ends of episodes that nobody marked. If there are more, rows are not in the order of time.
+"""
 
 _ENDINGS: Final = frozenset(
     (
@@ -28,11 +30,14 @@ _ENDINGS: Final = frozenset(
         *(NEXT, "next_observation", "next_obs", "next_states", "next_state"),
     )
 )
-"""Names under which projects store ends of episodes, and what followed steps."""
+"""Names under which projects store ends of episodes and next observations."""
 
 
 def warn_of_unread(what: object, names: Iterable[str], read: Collection[str], rule: str) -> None:
-    """Warn of arrays about ends of steps that a layout does not read; `rule` is what it does."""
+    """Warn about arrays on ends of steps that a layout does not read.
+
+    `rule` is what it does instead.
+    """
     unread = sorted(_ENDINGS.intersection(names).difference(read))
     if unread:
         warnings.warn(f"{what}: {', '.join(unread)} is not read: {rule}.", stacklevel=2)
@@ -41,10 +46,10 @@ def warn_of_unread(what: object, names: Iterable[str], read: Collection[str], ru
 def check_next(what: str, observations: Array, following: Array, inside: BoolArray) -> None:
     """Compare recorded next observations `[T, *obs]` with the observations of the next rows.
 
-    Only rows `inside` `[T - 1]` an episode count. A few that differ are a warning.
+    Only rows `inside` `[T - 1]` an episode count. If a few differ, there is a warning.
 
     Raises:
-        DataError: other shapes, or more than 1 % that differ: rows are not in the order of time.
+        DataError: shapes differ, or more than 1 % of the rows: they are not in the order of time.
     """
     require_shape(f"{what}, {NEXT}", following, observations.shape)
     if observations.dtype.kind == "f":

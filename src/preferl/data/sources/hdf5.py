@@ -1,4 +1,4 @@
-"""HDF5 files read with errors that name the file and the array (h5py, imported late).
+"""HDF5 files, read with errors that name the file and the array (h5py, imported late).
 
 An HDF5 file may link to other files of the machine, declare arrays that it does not hold, and make
 the HDF5 library load plug-ins to decompress them. All of these are refused before arrays are read.
@@ -20,10 +20,10 @@ from preferl.reading import Expansion
 from preferl.shapes import Array
 
 SIGNATURE: Final = b"\x89HDF\r\n\x1a\n"
-"""The bytes that an HDF5 file begins with."""
+"""The bytes with which an HDF5 file begins."""
 
 DEEPEST: Final = 32
-"""How deep groups may lie within groups; in published files, at most four deep."""
+"""How deep groups may be inside groups; published files have at most four levels."""
 
 MOST_DEFLATED: Final = 1_032
 """Most bytes that one byte of deflate can unpack to."""
@@ -35,8 +35,10 @@ _COMPRESS: Final = {_DEFLATE, 4, _LZF}
 """Filters that make chunks smaller: deflate, szip, LZF."""
 
 _ARRANGE: Final = {2, _CHECKSUM, 5, 6}
-"""Filters that are allowed besides: shuffle, checksums, n-bit, scale and offset. For any other
-filter, the HDF5 library would search folders of plug-ins, and run what it finds."""
+"""Further filters that are allowed: shuffle, checksums, n-bit, scale and offset.
+
+For any other filter, the HDF5 library would search folders of plug-ins, and run what it finds.
+"""
 
 _COPY: Final = "Copy the arrays into one plain file, if you trust its maker."
 
@@ -45,23 +47,24 @@ _COPY: Final = "Copy the arrays into one plain file, if you trust its maker."
 def open_hdf5(path: str | Path, expansion: Expansion | None = None) -> Iterator[Any]:
     """Open an `h5py.File` for reading, unless it links to other files or unpacks to too much.
 
-    The sizes of its arrays are added to `expansion`; a caller that unpacks them further adds to it.
+    The sizes of its arrays are added to `expansion`. A caller that unpacks them further adds to it.
 
     Raises:
-        DataError: there is no such file, it is cut off or not HDF5, links to other files, is far
-            larger in memory than on disk, or turns out to be damaged while the block reads.
+        DataError: the file is missing, cut off or not HDF5, it links to other files or is far
+            larger in memory than on disk, or the block finds damage while it reads.
         MissingExtraError: h5py is not installed.
     """
     h5py = require("h5py", extra="d4rl")
     with reading_foreign(path, "a whole HDF5 file"), h5py.File(path, "r") as file:
         expansion = expansion or Expansion.of(Path(path))
-        _refuse_links(file, f"{path}", set())  # first: soft links may lead through external ones
+        # first, since soft links may lead through external ones
+        _refuse_links(file, f"{path}", set())
         expansion.add(_size(file, f"{path}", {}, 0))
         yield file
 
 
 def read_array(group: Any, key: str, name: str) -> Array:
-    """Read the finite numbers `[T, ...]` of one array of a group, which errors call `name`."""
+    """Read the finite numbers `[T, ...]` of an array in a group; errors name the group `name`."""
     array_file = group.get(key)
     array_name = f"{name}, {key}"
     if not isinstance(array_file, require("h5py", extra="d4rl").Dataset):
@@ -74,15 +77,15 @@ def read_array(group: Any, key: str, name: str) -> Array:
 
 
 def _refuse_links(group: Any, name: str, visited: set[int]) -> None:
-    """Refuse links to other files; nothing of any array is read."""
+    """Refuse links to other files, without reading any array."""
     h5py = require("h5py", extra="d4rl")
     visited.add(_address(group))
     for key in group:
         kind = None
-        with suppress(TypeError):  # h5py knows no class for links that programs define
+        with suppress(TypeError):  # h5py has no class for links that programs define
             kind = group.get(key, getclass=True, getlink=True)
         if kind is h5py.SoftLink:
-            continue  # leads to where another link of this file leads, or nowhere
+            continue  # another link of this file leads there, too, or it leads nowhere
         if kind is not h5py.HardLink:
             raise DataError(
                 f"{name}, {group.name.rstrip('/')}/{key}: expected an array of this file, got "
@@ -94,12 +97,15 @@ def _refuse_links(group: Any, name: str, visited: set[int]) -> None:
 
 
 def _size(group: Any, name: str, size_of: dict[int, int], depth: int) -> int:
-    """Return the bytes of all arrays in a group; an array on several paths counts for each path."""
+    """Return the bytes of all arrays in a group.
+
+    An array with several paths counts several times.
+    """
     h5py = require("h5py", extra="d4rl")
     if depth > DEEPEST:
         raise DataError(
-            f"{name}: expected groups at most {DEEPEST} deep, got deeper ones, or one in itself. "
-            f"{_COPY}"
+            f"{name}: expected groups at most {DEEPEST} deep, got deeper ones, or one inside "
+            f"itself. {_COPY}"
         )
     size = 0
     for key in group:
@@ -113,7 +119,7 @@ def _size(group: Any, name: str, size_of: dict[int, int], depth: int) -> int:
 
 
 def _size_of_array(array: Any, where: str) -> int:
-    """Return the bytes that reading an array takes: its own, or those of a chunk if larger."""
+    """Return how many bytes reading an array takes: its own, or those of a chunk if larger."""
     layout = array.id.get_create_plist()
     if layout.get_external_count() or array.is_virtual:
         raise DataError(
@@ -135,7 +141,7 @@ def _size_of_array(array: Any, where: str) -> int:
 
 
 def _check_chunks(array: Any, size: int, where: str) -> None:
-    """Refuse chunks that unpack to more bytes than declared; the HDF5 library would unpack them."""
+    """Refuse chunks that unpack to more bytes than declared, which the HDF5 library would do."""
     chunks: list[Any] = []
     array.id.chunk_iter(chunks.append)
     for chunk in chunks:
@@ -144,7 +150,7 @@ def _check_chunks(array: Any, size: int, where: str) -> None:
         _, packed = array.id.read_direct_chunk(chunk.chunk_offset)
         inflate = zlib.decompressobj()
         unpacked = 0
-        with suppress(zlib.error):  # the filter was left out for this chunk, or it is damaged
+        with suppress(zlib.error):  # this chunk was not compressed, or is damaged
             while packed and unpacked <= size and not inflate.eof:
                 unpacked += len(inflate.decompress(packed, 2**20))
                 packed = inflate.unconsumed_tail

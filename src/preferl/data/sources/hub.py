@@ -44,13 +44,13 @@ def load_hub_dataset(
             or `hub:OWNER/NAME` or `hub:OWNER/NAME:CONFIG` for a data set of the hub, which is
             downloaded unless it is in the cache of `datasets`.
         split: which split of the data set to read.
-        task: row of `preferl.data.TASKS`, whose `max_episode_steps` are a time limit.
+        task: row of `preferl.data.TASKS`; its `max_episode_steps` are a time limit.
 
     Raises:
-        ConfigError: an unknown task.
-        DataError: there is no such data set, or it is damaged, lacks a column, or has empty rows.
-            Or the columns of a row differ in their number of steps, or steps differ in width.
-        MissingExtraError: pyarrow is not installed, or datasets for a data set of the hub.
+        ConfigError: the task is unknown.
+        DataError: there is no such data set, it is damaged, lacks a column, or has empty rows, the
+            columns of a row differ in their number of steps, or steps differ in width.
+        MissingExtraError: pyarrow is not installed; or datasets, which data sets of the hub need.
     """
     name = str(source)
     row = None if task is None else find_task(task)
@@ -96,7 +96,7 @@ def _files_of(path: Path, split: str) -> Sequence[Path]:
         raise DataError(
             f"{path}: expected Parquet or Arrow files of split {split!r}, got splits {splits}."
         )
-    # the hub names files so
+    # Files on the hub have such names.
     return [file for file in files if file.name.startswith(f"{split}-")] or files
 
 
@@ -192,7 +192,7 @@ def _episodes(table: Any, name: str, task: Task | None, expansion: Expansion) ->
         k = int((counts != lengths).argmax())
         if counts[k] != lengths[k]:
             raise DataError(
-                f"{name}, {column} of episode {k}: expected {lengths[k]} steps, as there are "
+                f"{name}, {column} of episode {k}: expected {lengths[k]} steps, the number of "
                 f"rewards, got {counts[k]}."
             )
     ends = np.cumsum(lengths)
@@ -279,9 +279,9 @@ def nested_numbers(
         sizes.append(size)
         values = values.flatten()
     if not _is_type(values.type, _NUMBERS):
-        raise DataError(f"{name}: expected numbers alone, got {values.type}.")
+        raise DataError(f"{name}: expected only numbers, got {values.type}.")
     if values.null_count:
-        raise DataError(f"{name}: expected numbers alone, got {values.null_count} nulls.")
+        raise DataError(f"{name}: expected only numbers, got {values.null_count} nulls.")
     return values.to_numpy(zero_copy_only=False), sizes
 
 

@@ -1,8 +1,9 @@
-"""Reading any kind of data, and the two plain layouts: demonstrations and stacked episodes.
+"""Read any kind of data, and two plain layouts: demonstrations and stacked episodes.
 
-Demonstrations are a pickled list of dictionaries of arrays, the layout of hand_dapg (Rajeswaran et
-al. 2018, "Learning Complex Dexterous Manipulation with Deep Reinforcement Learning and
-Demonstrations"). Stacked episodes of one length are `.npz` files, as recorded side by side.
+Demonstrations are a pickled list of dictionaries of arrays. This is the layout of hand_dapg
+(Rajeswaran et al. 2018, "Learning Complex Dexterous Manipulation with Deep Reinforcement Learning
+and Demonstrations"). Stacked episodes are `.npz` files of episodes that were recorded side by side
+and have the same length.
 """
 
 import re
@@ -52,21 +53,22 @@ def load_source(source: str | Path, *, task: str | Task | None = None) -> Episod
     A source is a folder of preferl or of `.npz` files, a pickle of demonstrations, a D4RL or
     robomimic HDF5 file, an `.npz` file of stacked episodes, columns of `datasets` (as Parquet,
     Arrow, a `save_to_disk` folder or on the hub), a LeRobot data set, or a Minari data set on this
-    machine. The content of a file decides which kind it is, so its name does not matter.
+    machine. The kind of a file is recognised by its content, so its name does not matter.
 
-    A robomimic file does not record in which order its simulator joins the parts of an
-    observation. So there is a warning: a policy that gets another order sees noise
-    (`check_observation_order`).
+    A robomimic file does not record in which order its simulator joins the parts of an observation.
+    If a policy gets another order, it sees noise. There is therefore a warning; see
+    `check_observation_order`.
 
     Args:
-        source: a path, `hub:OWNER/NAME` or `hub:OWNER/NAME:CONFIG`, or the id of a Minari data
-            set, with or without `minari:` before it. For a LeRobot data set, `:NAME,NAME` may
-            follow, to choose which features to observe.
-        task: row of `preferl.data.TASKS`; a D4RL file may need it, columns take its time limit.
+        source: a path, `hub:OWNER/NAME` or `hub:OWNER/NAME:CONFIG`, or the id of a Minari data set,
+            with or without `minari:` before it. For a LeRobot data set, `:NAME,NAME` after it
+            chooses which features to observe.
+        task: row of `preferl.data.TASKS`. A D4RL file may need it, and columns take their time
+            limit from it.
 
     Raises:
-        ConfigError: an unknown task.
-        DataError: the source is of none of these kinds, is damaged, or has no episodes; the message
+        ConfigError: the task is unknown.
+        DataError: the source is of none of these kinds, is damaged, or has no episodes. The message
             says which kind was expected.
         MissingExtraError: a library for the format is not installed.
     """
@@ -117,22 +119,23 @@ def load_demonstrations(path: str | Path, *, drop_last: bool = True) -> Episodes
     """Read a pickled list of demonstrations, each `{observations, actions, rewards}`.
 
     The layout of hand_dapg does not record how demonstrations ended, so none counts as terminated.
-    The layout of the Decision Transformer's data (Chen et al. 2021) does: the last of `terminals`
-    or `dones` says whether a demonstration terminated, and `next_observations` hold what followed
-    its last step. Then every step is kept. Other keys, such as `init_state_dict`, are not read.
+    The layout of the Decision Transformer's data (Chen et al. 2021) does. In it, the last of
+    `terminals` or `dones` tells whether a demonstration terminated, and `next_observations` holds
+    what followed its last step, so every step is kept. Other keys, such as `init_state_dict`, are
+    not read.
 
     Args:
         path: a pickle written by Python 2 or 3; it is read without running anything in it.
         drop_last: leave out the last step of each demonstration, and take its observation as the
             final one, as D4RL's Q-learning view does. A demonstration that terminated or has
-            `next_observations` keeps its last step. True by default: only then was every next
-            observation recorded, and published label files count rows in this view. False keeps
-            every step and repeats the last observation as the final one.
+            `next_observations` keeps its last step. True is the default for two reasons: every next
+            observation was then recorded, and published label files count rows in this view. False
+            keeps every step and repeats the last observation as the final one.
 
     Raises:
-        DataError: the file is no list of demonstrations, or a demonstration (counted from 0) lacks
-            an array, has arrays of other lengths or shapes, is too short, has an end before its
-            last step, or has `next_observations` that contradict its observations.
+        DataError: the file is not a list of demonstrations, or a demonstration (counted from 0)
+            lacks an array, has arrays of other lengths or shapes, is too short, has an end before
+            its last step, or has `next_observations` that contradict its observations.
         UnsafePickleError: the pickle wants to run code.
     """
     demonstrations = load_pickle(path)
@@ -141,7 +144,7 @@ def load_demonstrations(path: str | Path, *, drop_last: bool = True) -> Episodes
             f"{path}: expected a list of demonstrations, each a dictionary of arrays, got "
             f"{type(demonstrations).__name__ if demonstrations else 'nothing'}."
         )
-    expansion = Expansion.of(Path(path))  # one demonstration may be there any number of times
+    expansion = Expansion.of(Path(path))  # the list may hold one demonstration many times
     episodes = [
         _demonstration(arrays, f"{path}, demonstration {k}", expansion, drop_last)
         for k, arrays in enumerate(demonstrations)
@@ -189,7 +192,7 @@ def _demonstration(
 
 
 def _terminated(arrays: Mapping[str, Array], name: str) -> bool:
-    """Whether a demonstration terminated at its last step; an earlier end is refused."""
+    """Whether a demonstration terminated at its last step; refuse an earlier end."""
     last_step_marked = {}
     for key in (*_TERMINATIONS, *_TIME_LIMITS):
         if key in arrays:
@@ -202,7 +205,7 @@ def _terminated(arrays: Mapping[str, Array], name: str) -> bool:
             last_step_marked[key] = bool(marks[-1:].any())
     if any(key in last_step_marked for key in _TERMINATIONS[:-1]):
         return any(last_step_marked.get(key, False) for key in _TERMINATIONS[:-1])
-    # A file that has only `dones` marks time limits by them, too.
+    # A file that has only `dones` also marks time limits by them.
     return last_step_marked.get("dones", False) and not any(
         last_step_marked.get(key, False) for key in _TIME_LIMITS
     )
@@ -211,21 +214,21 @@ def _terminated(arrays: Mapping[str, Array], name: str) -> bool:
 def load_stacked(path: str | Path, *, last_observation: LastObservation = "reset") -> Episodes:
     """Read `.npz` files of `observations [K, T, *obs]`, `actions`, `rewards` and `dones`.
 
-    Each episode gives `T - 1` steps, since no row follows its last one. `dones` may only mark that
-    last row: they are time limits, so no episode terminates. Such files do not record whether a
-    task was solved.
+    Each episode gives `T - 1` steps, since no row follows its last one. `dones` may be true only in
+    that last row. They are time limits, so no episode terminates. Such files do not record whether
+    a task was solved.
 
     Args:
         path: a file, or a folder whose `.npz` files are read in the order of their names.
-        last_observation: what the last row observed. `"reset"` (the default, the safe one): the
-            first observation of the next episode, from a simulator that resets by itself; it is
-            left out, and the observation before it is taken as the final one. `"reached"`: the
-            observation that followed the last step.
+        last_observation: what the last row observed. `"reset"`, the default and the safe choice,
+            means the first observation of the next episode, from a simulator that resets by itself.
+            It is left out, and the observation before it is the final one. `"reached"` means the
+            observation after the last step.
 
     Raises:
-        ConfigError: another `last_observation`.
-        DataError: no such files, damaged ones, missing arrays, axes that do not agree, a done
-            inside an episode, or NaN.
+        ConfigError: `last_observation` is unknown.
+        DataError: files are missing or damaged, arrays are missing, axes do not agree, an episode
+            has a done before its end, or a number is NaN.
     """
     require_one_of("last_observation", last_observation, LastObservation)
     path = Path(path)
@@ -252,7 +255,7 @@ def _stacked_episodes(file: Path, last: LastObservation) -> Episodes:
     has_early_done = arrays["dones"][:, :-1].any(axis=1)
     if has_early_done.any():
         raise DataError(
-            f"{file}, dones: expected none before the last row, since episodes are of one "
+            f"{file}, dones: expected none before the last row, since all episodes have the same "
             f"length, got one inside episode {int(has_early_done.argmax())}."
         )
     episodes = axes[0]
