@@ -84,8 +84,7 @@ class FrameRewards:
 
     @property
     def kappa(self) -> float:
-        """LeRobot's `kappa`: the gain that the `best` share of the frames exceeds; their weight is
-        1.
+        """LeRobot's `kappa`: the gain that the `best` share of frames exceeds, of weight 1.
 
         It is 0 if fewer frames than that gain anything.
         """
