@@ -91,7 +91,7 @@ def test_what_has_changed_meanwhile_is_refused(study, answered, owner):
     late = form(owner, act="withdraw", key=KEY[::-1])
     reply = owner.post(f"/admin/answers/{first}", data=late)
     assert reply.status_code == 409
-    assert "changed since" in reply.text
+    assert "has changed" in reply.text
     assert owner.post(f"/admin/answers/{first}", data=late | {"key": KEY}).status_code == 409
     sent = form(owner, act="left", key=KEY)
     assert owner.post("/admin/answers/999", data=sent).status_code == 404

@@ -74,7 +74,7 @@ def test_nothing_is_promised_where_nobody_learns(study, report):
     report(every=1e-9, **WAITING)
     assert statement(study) == "0 answers", "no sign of life for long"
     report(state="failed", problem="No space left")
-    assert "tried again" in statement(study)
+    assert "tries again" in statement(study)
     report(state="starting")
     assert statement(study) == "0 answers"
 

@@ -160,7 +160,7 @@ WRONG = {
     ("--env", "garden:OldStep"): "shimmy",
     ("--env", "garden:OldReset"): "`reset` as gymnasium defines it",
     ("--env", "garden:NoSpaces"): "a space as `observation_space`",
-    ("--env", "garden:WideView"): "as its space, got (3,)",
+    ("--env", "garden:WideView"): "as in its space, got (3,)",
     ("--env", "garden:Garden", "--env-kwargs", "{sped: 1}"): "(render_mode, speed, hides)",
     ("--env-kwargs", "{gravity: 1}"): "environment 'Pendulum-v1': expected arguments",
     ("--wrappers", "garden:Absent"): "wrappers: expected module:Name",

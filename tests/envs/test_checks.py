@@ -19,7 +19,7 @@ from preferl.errors import ConfigError
         (gardens.OldReset, r"`reset` as gymnasium defines it.*Gymnasium's `reset` returns"),
         (gardens.OldStep, r"from `step`, got 4 values.*shimmy"),
         (lambda: TimeLimit(gardens.OldStep(), 9), r"`step` as gymnasium defines it.*unpack"),
-        (gardens.WideView, r"shape \(2,\), as its space, got \(3,\)"),
+        (gardens.WideView, r"shape \(2,\), as in its space, got \(3,\)"),
         (gardens.NoSpaces, r"a space as `observation_space`"),
         (gardens.FlagInAnArray, r"True or False as `terminated`, got array"),
         (gardens.PairOfRewards, r"one number as the reward"),

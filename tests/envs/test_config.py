@@ -78,7 +78,7 @@ def test_environments_of_which_no_copies_can_be_made_are_refused(env, message):
         ({"max_episode_steps": 0}, "max_episode_steps: expected at least 1"),
         ({"env_kwargs": [1]}, "env_kwargs: expected names and values"),
         ({"wrappers": ("Shift",)}, "wrappers: expected module:Name"),
-        ({"wrappers": Shift}, r"wrappers: expected a tuple.*Shift.*One alone is .*\(it,\)"),
+        ({"wrappers": Shift}, r"wrappers: expected a tuple.*Shift.*A single one is .*\(it,\)"),
         ({"wrappers": ("a:B: {c: [",)}, "wrappers: expected module:Name"),
         ({"wrappers": ({"a:B": {}, "c:D": {}},)}, "wrappers: expected module:Name"),
         ({"vec_env": "threads"}, "vec_env: expected one of dummy, subproc"),

@@ -38,7 +38,7 @@ def test_wrappers_that_are_none_are_refused():
         ("helpers.gardens:Absent", "wrappers"),
         ("helpers.gardens:Shift: {of: 2}", r"Shift: expected .*\(env, by\)"),
         ("helpers.gardens:nothing", "wrapper helpers.gardens:nothing: expected arguments"),
-        ("preferl.files:write_json", "a wrapper of gymnasium, or a class or function of a module"),
+        ("preferl.files:write_json", "a wrapper of gymnasium, or a class or function in a module"),
         ("nowhere:Shift", "wrappers: expected module:Name.*nowhere"),
     ):
         with pytest.raises(ConfigError, match=message):

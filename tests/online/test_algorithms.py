@@ -97,7 +97,7 @@ def test_any_algorithm_learns_and_its_policy_comes_back(tmp_path):
 @pytest.mark.parametrize(
     ("name", "match"),
     [
-        ("sb3_contrib:TQC", "sb3_contrib to be installed.*got none. Run: pip install sb3-contrib"),
+        ("sb3_contrib:TQC", "sb3_contrib, which is not installed. Run: pip install sb3-contrib"),
         ("stable_baselines3:TD4", "module:Name.*TD4"),
         ("stable_baselines3.common.save_util:load_from_zip_file", "the class of an algorithm"),
     ],
@@ -113,7 +113,7 @@ def test_what_is_no_algorithm_is_refused(name, match, env, monkeypatch):
     ("config", "match"),
     [
         (SB3Config("stable_baselines3:A2C", settings={"gama": 1}), "gama. The nearest is gamma."),
-        (SB3Config("stable_baselines3:A2C", settings={"seed": 1}), "seed. It is no part of"),
+        (SB3Config("stable_baselines3:A2C", settings={"seed": 1}), "seed. Leave it out of"),
         (SB3Config("stable_baselines3:A2C", policy="Tabular"), "policy and settings.*Tabular"),
         (SB3Config("stable_baselines3:TD3"), "spaces and settings of SB3Config.*Use PPO"),
     ],

@@ -224,7 +224,7 @@ def test_nothing_changes_that_has_changed_or_is_not_there(study):
     (made,) = study.answer(study.ann, True)
     study.store.queue.undo(study.ann, "undo-it-again")
     before = len(study.rows())
-    for number, words in ((made, "changed since"), (999, "number 999")):
+    for number, words in ((made, "one that has changed"), (999, "number 999")):
         with pytest.raises(FeedbackError, match=words):
             study.withdraw(number)
     other = study.store.projects.create("other")

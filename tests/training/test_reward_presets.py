@@ -122,8 +122,8 @@ def test_transformers_take_the_fast_precision_by_default(precision, monkeypatch)
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (RewardSettings("pt", hidden=(8,)), "hidden: expected only with a model that has"),
-        (RewardSettings("pt", use_actions=False), "use_actions: expected only with"),
+        (RewardSettings("pt", hidden=(8,)), "hidden: expected None for model pt"),
+        (RewardSettings("pt", use_actions=False), "use_actions: expected None for model pt"),
         (RewardSettings("pt", epochs=2, budget=3), "either epochs or a budget"),
         (RewardSettings("pt", budget=0), "budget: expected at least 1"),
         (RewardSettings("gpt"), "model: expected one of"),

@@ -1,1 +1,1 @@
-"""Environments: simulators, Atari, and our own."""
+"""Environments: simulators, Atari, and this library's own."""

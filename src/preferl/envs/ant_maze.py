@@ -57,20 +57,21 @@ GOAL_RADIUS: Final = 0.5
 class AntMaze(gymnasium.Wrapper[Any, Any, Any, Any]):
     """An ant that learns to walk through a maze to a goal, as in version 2 of D4RL's tasks.
 
-    An observation is the ant's `qpos` (15 numbers, the place in metres from the start's cell first)
-    and `qvel` (14). It does not contain the goal. The reward is 1 at the goal, where the episode
-    ends, and 0 elsewhere.
+    An observation is the ant's `qpos` (15 numbers; the first are the place in metres from the
+    start's cell) and `qvel` (14 numbers). It does not contain the goal. The reward is 1 at the
+    goal, where the episode ends, and 0 elsewhere.
 
-    gymnasium-robotics' own environment has the same walls, but its map is mirrored and has its
-    origin in the middle, its ant is five times as strong, its ground is harder, its steps are half
-    as long, and its starts and goals vary more. Here all of that is as in D4RL.
+    gymnasium-robotics' own environment has the same walls, but differs in other ways. Its map is
+    mirrored and has its origin in the middle, its ant is five times as strong, its ground is
+    harder, its steps are half as long, and its starts and goals vary more. Here all of this is as
+    in D4RL.
 
     Args:
         maze: key of `MAZES`.
-        render_mode: Gymnasium's.
+        render_mode: see Gymnasium.
 
     Raises:
-        ConfigError: another maze.
+        ConfigError: the maze is unknown.
         MissingExtraError: the extra `robotics` is not installed.
     """
 
@@ -87,10 +88,11 @@ class AntMaze(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.metadata = {**env.metadata, "render_fps": 10}
         self._world = cast(Any, env.unwrapped)
         model = self._world.model
-        model.opt.timestep = 0.02  # five of them a step
+        model.opt.timestep = 0.02  # five of them make a step
         model.actuator_gear[:, 0] = 30  # newton metres at an action of 1
         model.geom_solimp[:, :3] = 0.8, 0.8, 0.01
-        model.geom_margin[model.geom_bodyid == 0] = 0  # MuJoCo 3.5 began to add margins of a pair
+        # MuJoCo 3.5 began to add the margins of a pair
+        model.geom_margin[model.geom_bodyid == 0] = 0
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None

@@ -1,6 +1,6 @@
-"""Atari games as rewards are learned in them (Christiano et al. 2017, appendix A.2; extra `atari`).
+"""Atari games for learning rewards (Christiano et al. 2017, appendix A.2; extra `atari`).
 
-Neither the score, nor a lost life, nor the end of a game may reveal the reward to an agent.
+The score, a lost life or the end of a game must not reveal the reward to an agent.
 """
 
 from math import ceil
@@ -29,31 +29,31 @@ def make_atari(
     sticky: float = 0.0,
     render_mode: str | None = None,
 ) -> Environment:
-    """Make a game that restarts where it ends, cut into episodes of one length.
+    """Make a game that restarts when it ends, cut into episodes of one length.
 
-    Observations are `[stack, size, size]` grey bytes, the newest frame last. The reward of a step
-    is the sum over `skip` frames. `preferl/<game>-v0` is the id of each game in `HIDDEN_ROWS`.
+    Observations are `[stack, size, size]` grey bytes, newest frame last. The reward of a step is
+    the sum over `skip` frames. Each game in `HIDDEN_ROWS` has the id `preferl/<game>-v0`.
 
     Args:
-        game: as in `ALE/<game>-v5`, for example "Breakout".
-        length: steps of every episode, each of `skip` frames, whether or not the game ends.
-        hide: rows of the screen to black out; those of `HIDDEN_ROWS` if None.
-        skip: frames per step. Since sprites flicker, each pixel shows the brighter of the last two
-            frames.
+        game: name in `ALE/<game>-v5`, for example "Breakout".
+        length: steps of every episode, each of `skip` frames, even if the game ends.
+        hide: rows of the screen to black out; None takes those of `HIDDEN_ROWS`.
+        skip: frames per step. Since sprites flicker, each pixel shows the brighter one of the last
+            two frames.
         stack: frames per observation; 4, so that speeds are visible.
         size: pixels on a side.
-        sticky: probability that the previous action is repeated; 0 as in the paper, while Machado
-            et al. (2018) recommend 0.25.
-        render_mode: Gymnasium's; pictures for people show the whole screen.
+        sticky: probability that the previous action is repeated. 0 as in the paper; Machado et al.
+            (2018) recommend 0.25.
+        render_mode: see Gymnasium; pictures for people show the whole screen.
 
     Raises:
-        ConfigError: no such game, or one whose rows to hide are not known and not given.
+        ConfigError: there is no such game, or the rows to hide are neither known nor given.
         MissingExtraError: the extra `atari` is not installed.
     """
     if hide is None and game not in HIDDEN_ROWS:
         raise ConfigError(
             f"game: expected one of {[*HIDDEN_ROWS]}, or the rows to hide, got {game!r}. Look "
-            "where the score is and pass hide=((first, last + 1),), or hide=()."
+            "where the score is, and pass hide=((first, last + 1),), or hide=()."
         )
     require_in("length", length, 1, float("inf"))
     if length != int(length):
@@ -74,10 +74,10 @@ def make_atari(
 
 @final
 class HiddenRows(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """Blacks out rows of scaled pictures `[height, width]` that show hidden rows of the screen.
+    """Blacks out the rows of scaled pictures `[height, width]` that show hidden rows of the screen.
 
     Raises:
-        ConfigError: rows that are not on the screen.
+        ConfigError: rows are not on the screen.
     """
 
     def __init__(self, env: Environment, hide: tuple[Rows, ...]) -> None:
@@ -102,13 +102,13 @@ class HiddenRows(gymnasium.ObservationWrapper[Any, Any, Any]):
 
 @final
 class HiddenEnds(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Hides the end of a game: the next game begins in the same episode, which needs a time limit.
+    """Hides the end of a game: the next game begins in the same episode. It needs a time limit.
 
     For evaluation, `info["game_over"]` tells whether a game ended at this step.
     """
 
     def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Make one step; if the game ends, return the first observation of the next game."""
+        """Make one step. If the game ends, return the first observation of the next game."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         game_over = terminated or truncated
         if game_over:

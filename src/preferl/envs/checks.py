@@ -1,4 +1,4 @@
-"""Checks of users' environments, with errors that say what is wrong with them."""
+"""Checks of users' environments, with errors that explain what is wrong with them."""
 
 import inspect
 import re
@@ -23,10 +23,11 @@ NOW += "terminated, truncated, info): change it, or wrap it with shimmy's compat
 
 
 def callable_as(kind: type, found: Any, module: str) -> Callable[..., Any] | None:
-    """Return an object that a text names, if it may be called to make an environment or wrapper.
+    """Return the object that a text names if it may be called to make an environment or wrapper.
 
-    In packages that any text may name (`preferl.trust.ALLOWED`), only classes of the `kind` may be
-    called; in other modules, which a person has typed or trusts, functions as well.
+    Any text may name objects of the packages in `preferl.trust.ALLOWED`, so only classes of this
+    `kind` may be called there. Other modules were typed or trusted by a person, so functions may be
+    called, too.
     """
     if isinstance(found, type) and issubclass(found, kind):
         return found
@@ -36,17 +37,17 @@ def callable_as(kind: type, found: Any, module: str) -> Callable[..., Any] | Non
 def made_by(
     source: Callable[..., Any], what: str, kwargs: Mapping[str, Any], *inside: Environment
 ) -> Environment:
-    """Call a class or function that makes an environment; a wrapper gets the one `inside`.
+    """Make an environment by calling a class or function; a wrapper gets the one `inside`.
 
-    `render_mode` is left out if the callable does not take it. Messages name the environment
+    `render_mode` is left out if the callable does not take it. Messages call the environment
     `what`.
 
     Raises:
-        ConfigError: the callable does not take the arguments, or returns no environment.
+        ConfigError: the callable does not take the arguments, or does not return an environment.
     """
     try:
         call_signature = inspect.signature(source)
-    except ValueError:  # of what is written in C
+    except ValueError:  # functions written in C
         call_signature = inspect.Signature(
             [inspect.Parameter("any", inspect.Parameter.VAR_KEYWORD)]
         )
@@ -63,7 +64,7 @@ def made_by(
 
 
 def refused_kwargs(what: str, taken: Collection[str], error: Exception) -> ConfigError:
-    """Return an error about an environment or wrapper that does not take its arguments."""
+    """Return an error about an environment or wrapper that does not take these arguments."""
     expected = f"arguments that it takes ({', '.join(taken)})" if taken else "arguments it takes"
     refused = str(error).removeprefix("got ")
     return ConfigError(
@@ -72,7 +73,7 @@ def refused_kwargs(what: str, taken: Collection[str], error: Exception) -> Confi
 
 
 def require_environment(env: Any, what: str) -> None:
-    """Raise `ConfigError` unless `env` is one environment of gymnasium."""
+    """Raise `ConfigError` unless `env` is a single environment of gymnasium."""
     if isinstance(env, gymnasium.Env):
         return
     problem = f"{what}: expected an environment of gymnasium, got a {type(env).__name__}"
@@ -80,8 +81,8 @@ def require_environment(env: Any, what: str) -> None:
         raise ConfigError(f"{problem} of the old gym. Write `import gymnasium as gym`. {NOW}")
     if isinstance(env, VectorEnv) or hasattr(env, "num_envs"):
         raise ConfigError(
-            f"{problem}, which is several. Make one: `environments` and `vec_env` make copies of "
-            "it."
+            f"{problem}, which is several environments. Make one: `environments` and `vec_env` "
+            "make copies of it."
         )
     if env is None:
         raise ConfigError(f"{problem}. The function has to return what it makes.")
@@ -92,9 +93,9 @@ def require_usable(make: Callable[[], Environment], what: str) -> None:
     """Begin an episode in a copy and make a step, to find errors before a run.
 
     Raises:
-        ConfigError: missing spaces or spaces that no agent can act in, the old gym's `reset` or
-            `step`, observations of another shape or type than their space, or a reward that is no
-            number.
+        ConfigError: spaces are missing or no agent can act in them, `reset` or `step` is that of
+            the old gym, observations differ from their space in shape or type, or the reward is not
+            a number.
     """
     with closing(make()) as env:
         _require_spaces(env, what)
@@ -102,7 +103,7 @@ def require_usable(make: Callable[[], Environment], what: str) -> None:
 
 
 def _require_spaces(env: Environment, what: str) -> None:
-    """Raise `ConfigError` unless agents take its observations and act in its space of actions."""
+    """Raise `ConfigError` unless agents can take its observations and act in its action space."""
     for name in ("observation_space", "action_space"):
         space = getattr(env, name, None)
         if not isinstance(space, spaces.Space):
@@ -127,7 +128,7 @@ def _require_spaces(env: Environment, what: str) -> None:
 
 
 def _require_steps(env: Environment, what: str) -> None:
-    """Raise `ConfigError` unless `reset` and `step` return what gymnasium says, in the spaces."""
+    """Raise `ConfigError` unless `reset` and `step` return what gymnasium requires."""
     first_result = _called(env.reset, what, seed=0)
     if not _ends_with_info(first_result, 2):
         raise ConfigError(
@@ -150,7 +151,7 @@ def _require_steps(env: Environment, what: str) -> None:
 
 
 def _is_observed(space: spaces.Space[Any], *, inside: bool = False) -> bool:
-    """Whether agents of stable-baselines3 take observations of a space."""
+    """Whether agents of stable-baselines3 can take observations of a space."""
     match space:
         case spaces.Dict():
             return not inside and all(_is_observed(part, inside=True) for part in space.values())
@@ -164,7 +165,7 @@ def _is_observed(space: spaces.Space[Any], *, inside: bool = False) -> bool:
 
 
 def _is_acted(space: spaces.Space[Any]) -> bool:
-    """Whether some agents of stable-baselines3 give actions of a space."""
+    """Whether some agent of stable-baselines3 can give actions of a space."""
     match space:
         case spaces.Box():
             return len(space.shape) > 0 and space.dtype is not None and space.dtype.kind == "f"
@@ -178,7 +179,7 @@ def _is_acted(space: spaces.Space[Any]) -> bool:
 
 
 def one_number(what: str, value: Any) -> float:
-    """Return a number, or the one number of an array; raise `ConfigError` for anything else.
+    """Return a number, or the only number of an array; raise `ConfigError` for anything else.
 
     >>> one_number("reward of `step`", np.array([0.5]))
     0.5
@@ -196,12 +197,12 @@ def require_info(what: str, info: Any) -> None:
 
 
 def _called(method: Callable[..., Any], what: str, *given: Any, **named: Any) -> Any:
-    """Call a method; word the errors that interfaces other than gymnasium's raise in it."""
+    """Call a method; explain the errors that other interfaces than gymnasium's raise."""
     try:
         return method(*given, **named)
     except (TypeError, ValueError) as error:
         if not re.search("values to unpack|keyword argument 'seed'", str(error)):
-            raise  # by the environment itself, whose own trace says more
+            raise  # the environment's own error, whose trace says more
         raise ConfigError(
             f"{what}: expected `{method.__name__}` as gymnasium defines it, got "
             f"{in_words(error)}. {NOW}"
@@ -212,29 +213,29 @@ def _require_shape(space: spaces.Space[Any], observation: Any, what: str) -> Non
     parts = space.spaces if isinstance(space, spaces.Dict) else {}
     shape: Any = {key: part.shape for key, part in parts.items()} or space.shape
     if None in (shape.values() if parts else [shape]):
-        return  # a space of spaces, which is refused where steps are recorded
+        return  # nested spaces, which the recording of steps refuses
     actual = map_observations(np.shape, observation)
     if actual != shape:
         raise ConfigError(
-            f"{what}: expected observations of shape {shape}, as its space, got {actual}. Change "
-            "its space, or what is observed."
+            f"{what}: expected observations of shape {shape}, as in its space, got {actual}. "
+            "Change the space or the observations."
         )
     for key, part in (parts or {"": space}).items():
         _require_type(part.dtype, np.asarray(observation[key] if parts else observation), what)
 
 
 def _require_type(dtype: Any, observation: Array, what: str) -> None:
-    """Refuse numbers that arrays of their space cannot hold, or warn that some may not fit."""
+    """Refuse numbers that arrays of their space cannot hold; warn if some may not fit."""
     if not keeps_values(observation, dtype):
         raise ConfigError(
-            f"{what}: expected observations of dtype {dtype}, as its space, got {observation.dtype}"
-            f" between {observation.min()} and {observation.max()}, which it cannot hold. "
-            "Change its space, or what is observed."
+            f"{what}: expected observations of dtype {dtype}, as in its space, got "
+            f"{observation.dtype} between {observation.min()} and {observation.max()}, which it "
+            "cannot hold. Change the space or the observations."
         )
     if observation.dtype.kind == "f" and dtype.kind != "f":
         warnings.warn(
-            f"{what}: observations have dtype {observation.dtype}, but its space has {dtype}, in "
-            "which fractions are lost. Change its space, or what is observed.",
+            f"{what}: observations have dtype {observation.dtype}, but their space has {dtype}, in "
+            "which fractions are lost. Change the space or the observations.",
             stacklevel=2,
         )
 

@@ -1,4 +1,4 @@
-"""Which environment a run acts in, and how its copies are made (neither torch nor gymnasium)."""
+"""Which environment a run acts in, and how it is copied (loads neither torch nor gymnasium)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -12,10 +12,10 @@ EnvSource = str | Callable[..., Any]
 """The id of an environment, or a class or function that makes one."""
 
 WrapperSource = str | Mapping[str, Any] | Callable[..., Any]
-"""`module:Name`, the same with arguments, or a class or function of an environment."""
+"""A wrapper: `module:Name`, also with arguments, or a class or function."""
 
 VecEnvKind = Literal["dummy", "subproc"]
-"""Where copies act: in turn in this process, or each in a process of its own."""
+"""Where copies act: in turn in this process, or each in a separate process."""
 
 SIMULATORS: Final = (
     "gymnasium",
@@ -25,29 +25,30 @@ SIMULATORS: Final = (
     "dm-control",
     "shimmy",
 )
-"""Packages whose versions change what an environment does."""
+"""Packages whose versions change the behaviour of environments."""
 
 
 @dataclass(frozen=True)
 class EnvConfig:
-    """The environment of a run: all that is needed to make a copy of it, here or elsewhere.
+    """The environment of a run: everything that is needed to make a copy of it, on any machine.
 
-    An environment object of gymnasium is replaced by the id, arguments and wrappers that it was
-    made with. Files hold `module:Name` of classes and functions, which are imported by that name if
-    possible. If not, a run resumes only if the script passes a class or function of the same name.
+    An environment object of gymnasium is replaced by the id, arguments and wrappers with which it
+    was made. Files name classes and functions as `module:Name`, and import them by this name if
+    possible. If that is not possible, a run resumes only if the script passes a class or function
+    of the same name.
 
     Attributes:
-        env: id of a gymnasium environment, `module:Id`, `module:Class` or `module:function`, whose
-            module may be in the current folder. In Python also the class or function itself.
+        env: id of a gymnasium environment, `module:Id`, `module:Class` or `module:function`; the
+            module may be in the current folder. In Python, also the class or function itself.
         env_kwargs: arguments of the environment by name, as YAML or JSON: "{gravity: 3.7}".
-        max_episode_steps: steps after which an episode is cut off; None leaves it to the
+        max_episode_steps: steps after which an episode is cut off; None leaves this to the
             environment.
-        wrappers: wrappers around each copy, the first one innermost: `module:Name`, or with
-            arguments "module:Name: {argument: value}". In Python also classes and functions.
+        wrappers: wrappers around each copy, innermost first: `module:Name`, or with arguments
+            "module:Name: {argument: value}". In Python, also classes and functions.
 
     Raises:
-        ConfigError: no copies can be made of the environment, a wrapper is of another kind, or an
-            episode has fewer than one step.
+        ConfigError: the environment cannot be copied, a wrapper is of another kind, or an episode
+            has less than one step.
 
     >>> EnvConfig("Pendulum-v1", {"g": 3.7}, wrappers=("mine:Shift: {by: 2}",)).modules
     ('Pendulum-v1', 'mine:Shift')
@@ -61,7 +62,7 @@ class EnvConfig:
     def __post_init__(self) -> None:
         if not isinstance(self.wrappers, list | tuple):
             raise ConfigError(
-                f"wrappers: expected a tuple of wrappers, got {self.wrappers!r}. One alone is "
+                f"wrappers: expected a tuple of wrappers, got {self.wrappers!r}. A single one is "
                 "written wrappers=(it,)."
             )
         for name, value in _parts_of(self).items():
@@ -78,14 +79,18 @@ class EnvConfig:
 
     @property
     def env_name(self) -> str:
-        """The id of the environment, or `module:Name` of its class or function; "" without one."""
+        """The id of the environment, or `module:Name` of its class or function.
+
+        "" if there is none.
+        """
         return name_of(self.env or "")
 
     @property
     def modules(self) -> tuple[str, ...]:
         """Names whose modules are imported when copies are made; see `preferl.trust`.
 
-        The argument `env_id` counts, too: environments such as shimmy's make the one it names.
+        The argument `env_id` counts, too, since environments such as shimmy's make the environment
+        it names.
         """
         names = [self.env, self.env_kwargs.get("env_id")]
         for wrapper in self.wrappers:
@@ -95,12 +100,12 @@ class EnvConfig:
 
     @property
     def environment(self) -> "EnvConfig":
-        """The fields of `EnvConfig` alone, small enough to send to other processes."""
+        """The fields of `EnvConfig` only, which are small enough to send to other processes."""
         return EnvConfig(**{one.name: getattr(self, one.name) for one in fields(EnvConfig)})
 
 
 def name_of(source: EnvSource) -> str:
-    """Return an id as it is, and `module:Name` of a class or function.
+    """Return an id unchanged, and `module:Name` for a class or function.
 
     >>> name_of("Pendulum-v1"), name_of(EnvConfig)
     ('Pendulum-v1', 'preferl.envs.config:EnvConfig')
@@ -134,9 +139,9 @@ def wrapper_parts(wrapper: WrapperSource) -> tuple[EnvSource, Mapping[str, Any]]
 
 
 def _parts_of(config: EnvConfig) -> dict[str, Any]:
-    """Return fields of `EnvConfig` in place of an environment object; none for other sources.
+    """Return fields of `EnvConfig` that replace an environment object; none for other sources.
 
-    An environment that `gymnasium.make` made knows its id, its arguments and those of wrappers.
+    An environment made by `gymnasium.make` knows its id, its arguments and those of its wrappers.
     """
     env: Any = config.env
     if env is None or isinstance(env, str):
@@ -164,15 +169,18 @@ def _parts_of(config: EnvConfig) -> dict[str, Any]:
 
 
 def _spec_of(env: Any) -> Any:
-    """Return gymnasium's record of how an environment was made; refuse one that makes no copy."""
+    """Return gymnasium's record of how an environment was made.
+
+    Refuse one that cannot be copied.
+    """
     problem = (
         "env: expected an id, or a class or function that makes an environment, since copies are "
         f"needed, got an instance of {type(env).__name__}"
     )
     if hasattr(env, "num_envs"):
         raise ConfigError(
-            f"{problem}, which is several. Pass a class or function that makes one of them; "
-            "`environments` and `vec_env` make copies of it."
+            f"{problem}, which is several environments. Pass a class or function that makes one of "
+            "them; `environments` and `vec_env` make copies of it."
         )
     spec = getattr(env, "spec", None)
     if spec is None:

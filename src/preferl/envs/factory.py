@@ -18,29 +18,29 @@ RATES: Final = (1, 240)
 """Frames per second at which clips can play."""
 
 EnvFactory = Callable[..., Environment]
-"""Makes a copy of an environment, and takes `render_mode`."""
+"""Makes a copy of an environment; takes `render_mode`."""
 
 Inside = Callable[[Environment], Environment] | None
 
 
 def env_factory(config: EnvConfig, inside: Inside = None) -> EnvFactory:
-    """Return a function that makes copies of a config's environment, here or in another process.
+    """Return a function that makes copies of a config's environment, in this or another process.
 
-    `inside` wraps each copy before the config's own wrappers do.
+    `inside` is the innermost wrapper of each copy.
     """
     return partial(make_configured, config.environment, inside)
 
 
 def make_configured(config: EnvConfig, inside: Inside = None, **options: Any) -> Environment:
-    """Make one copy of a config's environment, with its limit and wrappers.
+    """Make a copy of a config's environment, with its limit and wrappers.
 
-    `options`, such as `render_mode`, go to the environment after the config's `env_kwargs`; a class
-    or function that takes no `render_mode` is called without.
+    `options`, such as `render_mode`, are added to the config's `env_kwargs`. If a class or function
+    takes no `render_mode`, it is called without it.
 
     Raises:
         ConfigError: there is no such environment or wrapper, it does not take the arguments, or it
-            is no environment of gymnasium.
-        MissingExtraError: the package that has it is not installed.
+            is not an environment of gymnasium.
+        MissingExtraError: the package of the environment is not installed.
 
     >>> make_configured(EnvConfig("Pendulum-v1", {"g": 3.7}, max_episode_steps=9)).unwrapped.g
     3.7
@@ -66,14 +66,14 @@ def make_configured(config: EnvConfig, inside: Inside = None, **options: Any) ->
 
 def make_env(env: EnvSource, **options: Any) -> Environment:
     """Make an environment from an id, class or function with `options`."""
-    if isinstance(env, partial):  # by `env_factory`, or a partial function of the caller's own
+    if isinstance(env, partial):  # from `env_factory`, or a partial function of the caller
         environment: Environment = env(**options)
         return environment
     return make_configured(EnvConfig(env), **options)
 
 
 def draws(env: EnvSource) -> bool:
-    """Whether an environment can draw: its metadata say so, and it takes `render_mode`."""
+    """Whether an environment can draw: its metadata says so, and it takes `render_mode`."""
     with closing(make_env(env)) as stage:
         if "rgb_array" not in (stage.metadata.get("render_modes") or ()):
             return False
@@ -91,20 +91,20 @@ def playing_rate(metadata: Mapping[str, Any], default: int = 30) -> int:
     """
     render_fps = metadata.get("render_fps")
     rate = float(render_fps) if isinstance(render_fps, Real) else 0.0
-    if not rate > 0:  # none, or NaN
+    if not rate > 0:  # missing, or NaN
         return default
     return round(min(max(rate, RATES[0]), RATES[1]))
 
 
 def _wrapper(source: EnvSource) -> Callable[..., Any]:
-    """Return a wrapper's class or function, imported if it is a name that somebody trusts."""
+    """Return a wrapper's class or function; if it is a name, import it if somebody trusts it."""
     if not isinstance(source, str):
         return source
     module = source.partition(":")[0]
     wrapper = callable_as(gymnasium.Wrapper, named_object(source, "wrappers"), module)
     if wrapper is None:
         raise ConfigError(
-            "wrappers: expected a wrapper of gymnasium, or a class or function of a module of "
+            "wrappers: expected a wrapper of gymnasium, or a class or function in a module of "
             f"yours, got {source}."
         )
     return wrapper

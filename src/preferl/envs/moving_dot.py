@@ -14,10 +14,10 @@ from preferl.errors import require_in, require_one_of
 from preferl.shapes import Array
 
 MOVES: Final = np.array([[0, 0], [-1, 0], [1, 0], [0, -1], [0, 1]])
-"""Stay, up, down, left, right, in rows and columns."""
+"""Moves in rows and columns: stay, up, down, left, right."""
 
 SHOWN: Final = 168
-"""Fewest pixels on a side of the pictures that people see."""
+"""Fewest pixels on a side of pictures for people."""
 
 
 @final
@@ -25,7 +25,7 @@ class MovingDot(gymnasium.Env[Array, Any]):
     """A white dot on black, moved by five actions: stay, up, down, left and right.
 
     The reward is minus the dot's distance from the middle before it moves, as a share of the
-    picture's width. So the observation alone shows it. All episodes have the same length, so that
+    picture's width. The observation alone therefore shows it. All episodes have the same length, so
     their ends carry no information.
 
     Args:
@@ -35,7 +35,7 @@ class MovingDot(gymnasium.Env[Array, Any]):
         render_mode: None or "rgb_array".
 
     Raises:
-        ConfigError: a number out of its range, or another `render_mode`.
+        ConfigError: a number is out of its range, or `render_mode` is unknown.
 
     >>> env = MovingDot()
     >>> observation, info = env.reset(seed=0)
@@ -58,7 +58,7 @@ class MovingDot(gymnasium.Env[Array, Any]):
         self.length = length
         self.render_mode = render_mode
         self._dot = max(2, size // 14)  # pixels on a side
-        self._speed = max(1, size // 28)  # so that the middle is in reach from everywhere
+        self._speed = max(1, size // 28)  # so that the middle can be reached from everywhere
         self._place = np.zeros(2, int)  # row and column of the dot's upper left pixel
         self._step = 0
         self._seen = np.zeros((size, size, stack), np.uint8)
@@ -66,7 +66,7 @@ class MovingDot(gymnasium.Env[Array, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Array, dict[str, Any]]:
-        """Put the dot at a random place; all frames show it there."""
+        """Put the dot at a random place, which all frames then show."""
         super().reset(seed=seed, options=options)
         self._place = self.np_random.integers(0, self.size - self._dot + 1, 2)
         self._step = 0
@@ -74,7 +74,7 @@ class MovingDot(gymnasium.Env[Array, Any]):
         return self._seen.copy(), {}
 
     def step(self, action: int) -> tuple[Array, float, bool, bool, dict[str, Any]]:
-        """Move the dot, which stops at the edges; the reward is that of its previous place."""
+        """Move the dot, which stops at the edges. The reward is that of its previous place."""
         reward = -self.distance
         place = self._place + self._speed * MOVES[action]
         self._place = np.minimum(np.maximum(place, 0), self.size - self._dot)
@@ -85,7 +85,7 @@ class MovingDot(gymnasium.Env[Array, Any]):
 
     @property
     def distance(self) -> float:
-        """Distance of the dot's middle from the picture's middle, as a share of the width."""
+        """The distance of the dot's middle from the picture's middle, as a share of the width."""
         row, column = (self._place + self._dot / 2 - self.size / 2).tolist()
         return float((row * row + column * column) ** 0.5 / self.size)
 

@@ -1,4 +1,4 @@
-"""Environments by their id, and rendering them on machines without display or graphics card."""
+"""Environments by id, and rendering of them on machines without a display or graphics card."""
 
 import contextlib
 import io
@@ -26,7 +26,7 @@ from preferl.trust import meant_name
 logger = get_logger(__name__)
 
 ANT_MAZES = ("UMaze", "Medium", "Large")
-"""Mazes of `preferl.envs.ant_maze`; `preferl/AntMaze_UMaze-v0` is the id of the first."""
+"""Mazes of `preferl.envs.ant_maze`. The first one has the id `preferl/AntMaze_UMaze-v0`."""
 
 ROBOTS = (
     *(f"AdroitHand{task}-v1" for task in ("Door", "Hammer", "Pen", "Relocate")),
@@ -35,7 +35,7 @@ ROBOTS = (
 """Ids that gymnasium-robotics registers."""
 
 Rows = tuple[int, int]
-"""The first row of a part of the screen, and the row after its last."""
+"""The first row of a part of the screen, and the row after its last row."""
 
 HIDDEN_ROWS: Mapping[str, tuple[Rows, ...]] = MappingProxyType(
     {
@@ -48,12 +48,18 @@ HIDDEN_ROWS: Mapping[str, tuple[Rows, ...]] = MappingProxyType(
         "SpaceInvaders": ((0, 21),),  # scores of both players
     }
 )
-"""Maps games to the rows of the screen, of 210, that show a score, lives or counters. A reward that
-sees them learns to read them, and people cannot tell whether it learned anything else."""
+"""For each game, the rows of the screen, out of 210, that show a score, lives or counters.
+
+A reward that sees them learns to read them. People could then not tell whether it learned anything
+else.
+"""
 
 
 def register_worlds() -> None:
-    """Register this library's ids with gymnasium; all its makers of environments call this."""
+    """Register this library's ids with gymnasium.
+
+    All functions that make environments call this.
+    """
     worlds: dict[str, tuple[str, dict[str, str]]] = {
         f"preferl/{game}-v0": ("preferl.envs.atari:make_atari", {"game": game})
         for game in HIDDEN_ROWS
@@ -67,17 +73,17 @@ def register_worlds() -> None:
 
 
 def make_registered(env_id: str, **options: Any) -> Environment:
-    """Make the environment of an id, once the package that has it is imported.
+    """Make the environment of an id, after importing the package that has it.
 
     Args:
-        env_id: known to gymnasium, or to gymnasium-robotics (extra `robotics`); after `module:`
-            also a class or function of that module. `shimmy:dm_control/walker-walk-v0` and its like
-            are of the DeepMind Control Suite (extra `dmc`).
-        **options: passed to `gymnasium.make`, such as `render_mode`.
+        env_id: id that gymnasium or gymnasium-robotics (extra `robotics`) knows. After `module:`,
+            it may also be a class or function of that module. `shimmy:dm_control/walker-walk-v0`
+            and similar ids are tasks of the DeepMind Control Suite (extra `dmc`).
+        **options: arguments of `gymnasium.make`, such as `render_mode`.
 
     Raises:
-        ConfigError: no such environment, for which the message lists ids that look alike; or
-            options that it does not take.
+        ConfigError: there is no such environment, and the message lists similar ids; or it does not
+            take the options.
         MissingExtraError: the package that has it is not installed.
 
     >>> make_registered("Pendulum-v1").spec.max_episode_steps
@@ -95,7 +101,7 @@ def make_registered(env_id: str, **options: Any) -> Environment:
             raise _unknown(env_id, error) from error
         return make_by(maker, what, **options)
     except TypeError as error:
-        cause = error.__cause__  # of its own constructor, see `gymnasium.make`
+        cause = error.__cause__  # the error of the environment's constructor, see `gymnasium.make`
         if not isinstance(cause, TypeError) or "argument" not in str(cause):
             raise
         raise refused_kwargs(what, (), cause) from error
@@ -114,13 +120,13 @@ def make_registered(env_id: str, **options: Any) -> Environment:
 def make_by(
     maker: Callable[..., Any], what: str, /, *, max_episode_steps: int | None = None, **options: Any
 ) -> Environment:
-    """Make an environment by a class or function; see `preferl.envs.checks.made_by`."""
+    """Make an environment with a class or function; see `preferl.envs.checks.made_by`."""
     env = made_by(maker, what, options)
     return env if max_episode_steps is None else TimeLimit(env, max_episode_steps)
 
 
 def _unknown(env_id: str, error: Exception) -> ConfigError:
-    """Word the error for an id that nothing has, with what looks alike."""
+    """Return the error for an unknown id, with similar ids."""
     if isinstance(error, ModuleNotFoundError):
         missing = getattr(error.__cause__, "name", None) or env_id.partition(":")[0]
         fix = _meant_class(env_id) or _nearest_module(env_id, missing)
@@ -147,7 +153,7 @@ def _unknown(env_id: str, error: Exception) -> ConfigError:
 
 
 def _meant_class(env_id: str) -> str:
-    """Say what to do about a path in place of `module:Name`, with the class in the file; or ""."""
+    """Say what to do about a path instead of `module:Name`, with the file's class; or ""."""
     fix = meant_name(env_id)
     file = Path(env_id)
     if not fix.endswith(":Name.") or not file.is_file():
@@ -158,9 +164,9 @@ def _meant_class(env_id: str) -> str:
 
 
 def _nearest_module(env_id: str, missing: str) -> str:
-    """Say which module of the current folder was meant by one that is missing; or ""."""
+    """Say which module of the current folder was meant instead of a missing one; or ""."""
     module, _, name_in_it = env_id.partition(":")
-    if not f"{module}.".startswith(f"{missing}."):  # it is another one, which this module imports
+    if not f"{module}.".startswith(f"{missing}."):  # another module, which this one imports
         return f"Install {missing}, or begin in its folder."
     *parents, name = missing.split(".")
     folder = Path(*parents)
@@ -176,7 +182,7 @@ def _nearest_module(env_id: str, missing: str) -> str:
 def draw_off_screen() -> None:
     """Let MuJoCo and pygame draw without a display if there is none, unless variables are set.
 
-    MuJoCo and dm_control read the variable when they are first imported.
+    MuJoCo and dm_control read their variable when they are first imported.
     """
     if sys.platform == "linux" and not {"DISPLAY", "WAYLAND_DISPLAY"} & set(os.environ):
         os.environ.setdefault("MUJOCO_GL", "egl")
@@ -184,16 +190,16 @@ def draw_off_screen() -> None:
 
 
 RUNWAY = 10.0
-"""Least metres from the middle to the edge of a floor to run on; smaller floors are scenery."""
+"""Smallest floor to run on, in metres from the middle to the edge; smaller floors are scenery."""
 
 
 def draw_plainly(env: Environment) -> None:
-    """Draw MuJoCo's environments fast, and keep a runner over its floor and in sight.
+    """Draw MuJoCo's environments fast, and keep a runner above its floor and in the picture.
 
     Shadows and mirrors are left out: without a GPU, they take nine tenths of the time. Floors to
-    run on become endless, since a runner leaves them after seconds, and a body over nothing seems
-    not to move. The camera follows the body if the environment or its model says how, whereas
-    gymnasium 1.4 takes a fixed camera.
+    run on become endless, since a runner leaves them after seconds, and a body above nothing seems
+    not to move. The camera follows the body if the environment or its model says how. Gymnasium 1.4
+    would take a fixed camera.
     """
     if not is_mujoco(env):
         return
@@ -202,29 +208,29 @@ def draw_plainly(env: Environment) -> None:
     model.light_castshadow[:] = 0
     model.mat_reflectance[:] = 0
     model.vis.quality.offsamples = 0
-    model.vis.rgba.haze[:3] = 0.4  # grey: an endless floor has a white edge otherwise
+    model.vis.rgba.haze[:3] = 0.4  # grey, since an endless floor would have a white edge
     mujoco = require("mujoco", extra="mujoco")
     planes = model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE
     wide = (model.geom_size[:, :2] >= RUNWAY).all(axis=1)
     for floor in np.flatnonzero(planes & wide & (model.geom_matid >= 0)):
         material = model.geom_matid[floor]
         size = model.geom_size[floor, :2]
-        if not model.mat_texuniform[material]:  # tiles keep their size
+        if not model.mat_texuniform[material]:  # tiles then keep their size
             model.mat_texrepeat[material] /= size
             model.mat_texuniform[material] = 1
-        size[:] = 0  # no end, as it has none for bodies
+        size[:] = 0  # endless, as it is for bodies
     renderer: Any = getattr(stage, "mujoco_renderer", None)
     if getattr(renderer, "camera_id", None) == -1:
         if followed_body(env) is not None:
             tracking = {"type": mujoco.mjtCamera.mjCAMERA_TRACKING}
             renderer.default_cam_config = renderer.default_cam_config | tracking
-            renderer.camera_id = None  # -1 would make it stay again
+            renderer.camera_id = None  # -1 would fix it again
         elif "track" in (names := [model.camera(number).name for number in range(model.ncam)]):
             renderer.camera_id = names.index("track")
 
 
 def followed_body(env: Environment) -> int | None:
-    """Return the body that a MuJoCo environment's camera follows; None for none or the world."""
+    """Return the body that a MuJoCo environment's camera follows; None if it follows none."""
     renderer = getattr(env.unwrapped, "mujoco_renderer", None)
     config = getattr(renderer, "default_cam_config", None) or {}
     body = int(config.get("trackbodyid", -1))  # gymnasium's Pusher has -1, its Reacher 0
@@ -232,23 +238,23 @@ def followed_body(env: Environment) -> int | None:
 
 
 def is_mujoco(env: Environment) -> bool:
-    """Whether MuJoCo simulates an environment, so that it has `model` and `data`."""
+    """Whether MuJoCo simulates an environment, which then has `model` and `data`."""
     model = getattr(env.unwrapped, "model", None)
     return type(model).__module__.split(".")[0] == "mujoco"
 
 
 def _register(env_id: str) -> None:
-    """Let the package of an id, or else gymnasium-robotics where it is installed, register."""
+    """Let the package of an id register its ids, or else gymnasium-robotics if it is installed."""
     register_worlds()
     if env_id.startswith("shimmy:dm_control/"):
         draw_off_screen()  # dm_control chooses how to draw when it is imported
-        require("dm_control", extra="dmc")  # without it, shimmy registers none of these
+        require("dm_control", extra="dmc")  # without it, shimmy does not register these ids
         require("shimmy", extra="dmc")
     known = env_id in gymnasium.registry or ":" in env_id
     if env_id not in ROBOTS and (known or not find_spec("gymnasium_robotics")):
         return
     # Version 1.4.2 prints that the rewards of its hand environments differ from those of version
-    # 1.2.0. `preferl.evaluation` corrects them, so that the message would mislead.
+    # 1.2.0. `preferl.evaluation` corrects them, so the message would mislead.
     notice = io.StringIO()
     with contextlib.redirect_stderr(notice):
         require("gymnasium_robotics", extra="robotics")

@@ -291,7 +291,7 @@ def test_another_run_is_not_written_over(saved, tmp_path):
         learn(fresh(), 64, saved)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("")
-    with pytest.raises(StorageError, match="something else"):
+    with pytest.raises(StorageError, match="other files"):
         save_run(tmp_path / "mine", fresh())
 
 

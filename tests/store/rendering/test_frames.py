@@ -84,7 +84,7 @@ def test_stacks_of_pictures_with_opacity_show_the_newest(rng):
 def test_pictures_whose_shown_channel_never_changes_are_refused(rng):
     pictures = rng.integers(0, 256, (3, 16, 16, 2), dtype=np.uint8)
     pictures[..., 1] = 255
-    with pytest.raises(DataError, match="channel 1, the one that would be shown, never changes"):
+    with pytest.raises(DataError, match="channel 1, which would be shown, never changes"):
         _drawn(pictures)
     assert int(_drawn(np.zeros_like(pictures))[0].max()) == 0
 

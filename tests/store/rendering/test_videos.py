@@ -209,7 +209,7 @@ def test_there_is_one_picture_per_step():
     segments = pendulums(1, steps=3)  # two real steps
     for count in (1, 3):
         pictures = np.zeros((count, 16, 16), np.uint8)
-        with pytest.raises(DataError, match=rf"2, its steps, got {count}"):
+        with pytest.raises(DataError, match=rf"2, one per step, got {count}"):
             list(pictures_of(lambda *_, drawn=pictures: drawn, segments, 0))
     assert len([*pictures_of(black, segments, 0)]) == 2
 

@@ -1,8 +1,8 @@
 """Published preference labels: folders of Uni-RLHF and of the Preference Transformer.
 
-Both name windows by the row at which they begin in a data set that is loaded separately, and
-both write 0 where the first was preferred, 1 where the second was, -1 where neither was. Here
-they become the probability that the first is preferred: 1, 0 and 0.5.
+Both name windows by the row at which they begin in a data set that is loaded separately. Both write
+0 if the first was preferred, 1 if the second was, and -1 if neither was. Here they become the
+probability that the first is preferred: 1, 0 and 0.5.
 
 Yuan et al. 2024, "Uni-RLHF: Universal Platform and Benchmark Suite for Reinforcement Learning
 with Diverse Human Feedback"; Kim et al. 2023, "Preference Transformer: Modeling Human
@@ -33,13 +33,13 @@ Ties = Literal["half", "first"]
 
 
 class _Kind(NamedTuple):
-    """A kind of label folder: patterns of its names, and what its files leave open."""
+    """A kind of label folder: its file names, and rules for what its files leave open."""
 
-    files: tuple[str, str, str]  # of labels, of first and of second rows
-    length: str  # where names hold the segment length
-    usual: int | None  # steps where no name does; None where that is an error
-    spare: bool  # whether rows may be more than labels, which belong to the first of them
-    crossing: Crossing  # the default
+    files: tuple[str, str, str]  # for labels, for first rows and for second rows
+    length: str  # pattern of the segment length in names
+    usual: int | None  # steps if no name has a length; None if that is an error
+    spare: bool  # whether there may be more rows than labels, which belong to the first rows
+    crossing: Crossing  # the default of `crossing`
 
 
 _UNIRLHF: Final = _Kind(
@@ -52,7 +52,7 @@ _UNIRLHF: Final = _Kind(
 _PT: Final = _Kind(
     (r"label_human", r"indices_num\d+(?:_q\d+)?", r"indices_2_num\d+(?:_q\d+)?"),
     length=r"_q(\d+)$",
-    usual=100,  # of all D4RL sets, whose names have no `_q`
+    usual=100,  # length in all D4RL sets, whose names have no `_q`
     spare=True,
     crossing="error",
 )
@@ -61,13 +61,13 @@ _PT: Final = _Kind(
 @final
 @dataclass(frozen=True, eq=False)
 class LabelRows:
-    """A label folder as it is written, before it is joined with the data set it indexes.
+    """A label folder as it was written, before it is joined with the data set of its rows.
 
     Attributes:
         first: `[P]` rows at which the first segments begin.
         second: `[P]` rows at which the second segments begin.
-        preference: `[P]` probability that the first is preferred; 0.5 where they are equal, NaN
-            where nobody has answered yet.
+        preference: `[P]` probability that the first is preferred; 0.5 if they are equal, NaN if
+            nobody has answered yet.
         length: `L` steps per segment.
     """
 
@@ -83,7 +83,7 @@ class LabelRows:
 @final
 @dataclass(frozen=True)
 class LabelReport:
-    """What a label folder held, counted before anything was left out.
+    """The contents of a label folder, counted before anything was left out.
 
     Attributes:
         pairs: answered pairs.
@@ -91,7 +91,7 @@ class LabelReport:
         second: pairs in which the second was preferred.
         ties: pairs that were answered as equal.
         crossing: pairs with a segment that runs across an episode's end.
-        dropped: pairs that were left out for it.
+        dropped: pairs that were left out for that reason.
         length: `L` steps per segment.
     """
 
@@ -114,7 +114,7 @@ class LabelReport:
 
     @classmethod
     def of_comparisons(cls, comparisons: Comparisons, *, dropped: int = 0) -> "LabelReport":
-        """Count answers, and pairs across an episode's end where it is known what was cut where."""
+        """Count answers, and pairs across an episode's end if the places of segments are known."""
         origin = comparisons.segments.origin
         across = 0
         if origin is not None:
@@ -123,14 +123,14 @@ class LabelReport:
         return cls.of(comparisons.preference, length, crossing=across, dropped=dropped)
 
     def to_json(self) -> dict[str, int]:
-        """The counts by name."""
+        """Return the counts by name."""
         return asdict(self)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class LabelledPairs:
-    """Comparisons kept of a label folder, each clip once, and counts of all that it held."""
+    """The comparisons that were kept of a label folder, and counts of all that it contained."""
 
     comparisons: Comparisons
     report: LabelReport
@@ -143,50 +143,51 @@ def load_labels(
     length: int | None = None,
     crossing: Crossing | None = None,
 ) -> LabelledPairs:
-    """Read a label folder, whose kind is known by the names of its files.
+    """Read a label folder. The names of its files tell which kind it is.
 
     Args:
-        folder: holds one file of labels and two of rows: `human_label_*` or `fake_label_*`,
-            `indices_1_*` and `indices_2_*` of Uni-RLHF; or `label_human`, `indices_num*` and
-            `indices_2_num*` of the Preference Transformer, whose labels belong to the first rows.
-        episodes: the data set that the labels were made for, in the same view of its rows.
-        length: `L`; by default that in the file names, and 100 for a Preference Transformer
+        folder: holds one file of labels and two of rows. Uni-RLHF has `human_label_*` or
+            `fake_label_*`, `indices_1_*` and `indices_2_*`. The Preference Transformer has
+            `label_human`, `indices_num*` and `indices_2_num*`, and its labels belong to the first
+            rows.
+        episodes: the data set for which the labels were made, in the same view of its rows.
+        length: `L`; by default the length in the file names, and 100 for a Preference Transformer
             folder without one.
-        crossing: what becomes of pairs with a segment that runs across an episode's end.
-            `"error"` refuses them. It is the default for a Preference Transformer folder: its
-            segments were drawn inside episodes, so a crossing one shows that `episodes` is
-            another data set or another view of it. `"keep"`, the default for Uni-RLHF, keeps
-            them: its tool let them be drawn, and though their answers are noisier (the true
-            reward agrees with 69 % of them on the door demonstrations, and with 91 % of the
-            others), a reward whose likelihood allows for noise learns from them. `"drop"` leaves
-            them out, for rewards that cannot bear such noise. The report counts them.
+        crossing: what happens to pairs with a segment that runs across an episode's end. `"error"`
+            refuses them, which is the default for a Preference Transformer folder. Its segments
+            were drawn inside episodes, so a crossing one shows that `episodes` is another data set
+            or another view of it. `"keep"` keeps them, which is the default for Uni-RLHF, whose
+            tool could draw them. Their answers are noisier: the true reward agrees with 69 % of
+            them on the door demonstrations, and with 91 % of the others. A reward whose likelihood
+            allows for noise still learns from them. `"drop"` leaves them out, for rewards that
+            cannot bear such noise. The report counts them.
 
     Raises:
-        DataError: missing, ambiguous or damaged files, rows that are not in `episodes`, or
-            segments across an end where they are refused.
+        DataError: files are missing, ambiguous or damaged, rows are not in `episodes`, or segments
+            cross an end although that is refused.
         StorageError: the folder cannot be read.
-        UnsafePickleError: a file that wants to run code.
+        UnsafePickleError: a file wants to run code.
     """
     rows, usual = _read(folder, length)
     return join_labels(rows, episodes, crossing=crossing or usual, name=f"{folder}")
 
 
 def read_labels(folder: str | Path, *, length: int | None = None) -> LabelRows:
-    """Read the rows and preferences of a folder as `load_labels`, without the data set."""
+    """Read the rows and preferences of a folder, without the data set; see `load_labels`."""
     return _read(folder, length)[0]
 
 
 def join_labels(
     rows: LabelRows, episodes: Episodes, *, crossing: Crossing = "drop", name: str = "label rows"
 ) -> LabelledPairs:
-    """Comparisons of the segments that label rows name.
+    """Make comparisons of the segments that label rows name.
 
-    `episodes` are those that the rows count in, `crossing` is as for `load_labels`, with pairs
-    dropped by default, and errors call the rows `name`.
+    Rows count in `episodes`. For `crossing`, see `load_labels`; by default, such pairs are dropped.
+    Errors call the rows `name`.
 
     Raises:
-        ConfigError: another `crossing`.
-        DataError: rows that are not in `episodes`, or segments across an end that are refused.
+        ConfigError: `crossing` is unknown.
+        DataError: rows are not in `episodes`, or segments cross an end although that is refused.
     """
     require_one_of("crossing", crossing, Crossing)
     start, row = np.unique(np.concatenate([rows.first, rows.second]), return_inverse=True)
@@ -212,10 +213,10 @@ def join_labels(
 
 
 def label_rows(comparisons: Comparisons, episodes: Episodes) -> LabelRows:
-    """The rows at which compared segments begin in the episodes they were cut from.
+    """Return the rows at which compared segments begin in the episodes they were cut from.
 
     Raises:
-        DataError: segments whose place is not known, or that are padded.
+        DataError: the place of a segment is not known, or a segment is padded.
     """
     segments = comparisons.segments
     short = int((segments.real < segments.length).sum())
@@ -223,7 +224,7 @@ def label_rows(comparisons: Comparisons, episodes: Episodes) -> LabelRows:
         problem = f"{short} shorter ones" if short else "none that are known"
         raise DataError(
             f"segments: expected places of {segments.length} steps each in their episodes, got "
-            f"{problem}. Draw the segments from these episodes, with none that is padded."
+            f"{problem}. Draw the segments from these episodes, without padding."
         )
     episode, step, _ = segments.origin.T
     first, second = (episodes.starts[episode] + step)[comparisons.pairs].T
@@ -231,13 +232,13 @@ def label_rows(comparisons: Comparisons, episodes: Episodes) -> LabelRows:
 
 
 def save_pt_labels(folder: str | Path, rows: LabelRows) -> None:
-    """Write answers as the Preference Transformer's label files; `load_labels` reads them, too.
+    """Write answers as the Preference Transformer's label files, which `load_labels` also reads.
 
-    They are `indices_numP_qL`, `indices_2_numP_qL` and `label_human`, pickles of arrays, in a
-    folder that is replaced if it holds nothing else.
+    These are `indices_numP_qL`, `indices_2_numP_qL` and `label_human`, pickles of arrays. They are
+    in a folder that is replaced if it holds nothing else.
 
     Raises:
-        DataError: shares between 0 and 1 other than one half, or an answer that was declined.
+        DataError: there are shares between 0 and 1 other than one half, or a declined answer.
         StorageError: the folder holds something else, or cannot be written to.
     """
     half = rows.preference == 0.5
@@ -268,22 +269,22 @@ def save_pt_labels(folder: str | Path, rows: LabelRows) -> None:
 def scripted_preferences(
     rows: LabelRows, episodes: Episodes, *, ties: Ties = "half", crossing: Crossing = "drop"
 ) -> Comparisons:
-    """Answer the queries of a label folder by the true reward: more of it is preferred.
+    """Answer the queries of a label folder by the true reward: more reward is preferred.
 
-    This compares people's answers with exact ones to the same queries.
+    This compares people's answers with exact answers to the same queries.
 
     Args:
         rows: from `read_labels` or `sample_pt_queries`; answers in them are not used.
-        episodes: the data set that the rows count in, with the environment's rewards. They are
-            summed in the precision they have, since equal sums may depend on it.
-        ties: the answer to equal sums: `"half"` that the two are equal (the default; the
-            original's choice for antmaze and robomimic) or `"first"` that the first is preferred
-            (its choice for the other D4RL tasks).
-        crossing: as for `load_labels`; left out by default.
+        episodes: the data set in which the rows count, with the environment's rewards. They are
+            summed in their own precision, since it may decide whether two sums are equal.
+        ties: the answer to equal sums. `"half"`, the default, means that the two are equal; the
+            original has this for antmaze and robomimic. `"first"` means that the first is
+            preferred; the original has this for the other D4RL tasks.
+        crossing: see `load_labels`; by default, such pairs are left out.
 
     Raises:
-        ConfigError: another `ties` or `crossing`.
-        DataError: rows that are not in `episodes`.
+        ConfigError: `ties` or `crossing` is unknown.
+        DataError: rows are not in `episodes`.
 
     >>> episodes = Episodes(np.zeros((4, 1)), np.zeros((4, 1)), np.array([0.0, 1, 1, 2]),
     ...                     np.zeros(4, bool), np.zeros((1, 1)), np.array([4]))
@@ -303,19 +304,20 @@ def scripted_preferences(
 def sample_pt_queries(
     lengths: Sequence[int] | IntArray, count: int, query_length: int, seed: int
 ) -> LabelRows:
-    """Draw the queries that the Preference Transformer's sampler draws with the same seed.
+    """Draw the same queries as the Preference Transformer's sampler with the same seed.
 
-    Each query is two independent segments. Each draws an episode among all but the last, with
-    equal probability whatever its length, and again if it is not longer than the segment; then
-    its first step. Most of the published antmaze labels answer what seed 3407 draws from 999
-    episodes of 1000 steps and one more, which is never drawn, in segments of 100.
+    Each query is two independent segments. For each segment, an episode is drawn among all except
+    the last, with equal probability whatever its length. If it is not longer than the segment,
+    another one is drawn. Then its first step is drawn. Most of the published antmaze labels answer
+    the queries that seed 3407 draws, in segments of 100, from 999 episodes of 1000 steps and a last
+    one, which is never drawn.
 
-    `lengths` are the `[K]` steps of each episode, and `seed` is that of numpy's older generator,
-    which the original used. The preference of the rows is NaN: nobody has answered yet.
+    `lengths` are the `[K]` steps of each episode. `seed` is for numpy's older generator, which the
+    original used. The preference of the rows is NaN, as nobody has answered yet.
 
     Raises:
-        ConfigError: a negative count or a length below 1.
-        DataError: no episode but the last is longer than `query_length`.
+        ConfigError: `count` is negative, or a length is below 1.
+        DataError: no episode except the last is longer than `query_length`.
     """
     require_in("count", count, 0, float("inf"))
     require_in("query_length", query_length, 1, float("inf"))
@@ -330,7 +332,7 @@ def sample_pt_queries(
     random = np.random.RandomState(seed)
 
     def draw() -> int:
-        # One number at a time: how many are used depends on those before.
+        # One number at a time: how many are used depends on earlier numbers.
         while lengths[episode := random.randint(len(lengths) - 1)] <= query_length:
             pass
         return int(starts[episode] + random.randint(lengths[episode] - query_length + 1))
@@ -340,7 +342,7 @@ def sample_pt_queries(
 
 
 def _read(folder: str | Path, length: int | None) -> tuple[LabelRows, Crossing]:
-    """The rows of a folder, and what becomes of crossing ones in folders of its kind."""
+    """Return the rows of a folder, and the default of `crossing` for folders of its kind."""
     try:
         names = sorted(path.name for path in Path(folder).iterdir())
     except OSError as error:
@@ -395,7 +397,7 @@ def _stem(name: str) -> str:
 
 
 def _length(folder: str | Path, names: list[str], kind: _Kind, asked: int | None) -> int:
-    """The segment length on which the names and the caller agree."""
+    """Return the segment length on which the names and the caller agree."""
     matches = [re.search(kind.length, _stem(name)) for name in names]
     lengths = {int(match[1]) for match in matches if match}
     lengths |= set() if asked is None else {asked}
@@ -414,7 +416,7 @@ def _length(folder: str | Path, names: list[str], kind: _Kind, asked: int | None
 
 
 def _array(file: Path) -> tuple[Array, str]:
-    """The array in a file, and what errors name it."""
+    """Return the array in a file, and its description in errors."""
     content = load_pickle(file)
     array = array_of(content, f"{file}", Expansion.of(file), expected="one array or list")
     return np.asarray(array), f"{array.dtype} of shape {array.shape}"
@@ -430,7 +432,7 @@ def _rows(file: Path) -> IntArray:
 
 
 def _preference(file: Path) -> FloatArray:
-    """`[P]` from codes `[P]` of people or from shares `[P, 2]` that were computed."""
+    """Return preferences `[P]` from people's codes `[P]`, or from computed shares `[P, 2]`."""
     array, actual = _array(file)
     shares = array.shape[1:] == (2,)
     if array.dtype.kind not in "iuf" or not (array.ndim == 1 or shares):

@@ -36,10 +36,10 @@ REWARD: Final = "next.reward"
 SUCCESS: Final = "next.success"
 
 COUNTED: Final = ("index", "episode_index", "frame_index")
-"""Columns that tell which frame a row is about."""
+"""Columns that tell to which frame a row belongs."""
 
 MOST_NUMBERS: Final = 2**25
-"""Numbers in a picture or another value of a frame: a picture of 4,096 x 2,730 in three colours."""
+"""Most numbers in a value of a frame, such as a picture of 4,096 x 2,730 in three colours."""
 
 MOST_FPS: Final = 1000
 _FILLED: Final = re.compile(r"\{(video_key|(chunk|file)_index(:0?\d?d)?)\}")
@@ -54,12 +54,12 @@ _EPISODE_COLUMNS: Final = (
 @final
 @dataclass(frozen=True)
 class Feature:
-    """A column of a data set, by the name that LeRobot gives it.
+    """A column of a data set, with LeRobot's name.
 
     Attributes:
-        name: such as `observation.state`, `action` or `observation.images.front`.
+        name: for example `observation.state`, `action` or `observation.images.front`.
         dtype: "video" or "image" for a camera, or the type of numbers.
-        shape: of the value of a frame; of a camera `(height, width, channels)`.
+        shape: shape of a frame's value; for a camera `(height, width, channels)`.
     """
 
     name: str
@@ -68,7 +68,10 @@ class Feature:
 
     @classmethod
     def of(cls, name: str, about: Mapping[str, Any]) -> Self:
-        """Return the feature of a name as `INFO` describes it; raise `ValueError` for another."""
+        """Return the feature of a name that `INFO` describes.
+
+        Raise `ValueError` for a wrong one.
+        """
         shape = tuple(int(side) for side in about["shape"])
         if not (all(side >= 1 for side in shape) and math.prod(shape) <= MOST_NUMBERS):
             raise ValueError(f"{name} of shape {shape}")
@@ -85,23 +88,23 @@ class Feature:
 
     @property
     def is_camera(self) -> bool:
-        """Whether its values are pictures."""
+        """Whether the values are pictures."""
         return self.dtype in ("video", "image")
 
 
 @final
 class LeRobotFolder:
-    """A data set of LeRobot on this machine, of which nothing is read before it is needed.
+    """A data set of LeRobot on this machine. Nothing of it is read before it is needed.
 
-    Episodes have the numbers 0 to `K - 1`, as in the files. Pictures are decoded where they are
+    Episodes have the numbers 0 to `K - 1`, as in the files. Pictures are decoded when they are
     used, by file and timestamp.
 
     Attributes:
-        path: its folder.
+        path: folder of the data set.
         fps: frames per second.
-        features: all columns by name, cameras included.
+        features: all columns by name, including cameras.
         lengths: `[K]` frames of each episode.
-        tasks: `K` texts of what the robot was to do.
+        tasks: `K` texts of what the robot had to do.
         observed: names of features that `episodes` reads by default; empty for all numbers.
     """
 
@@ -109,7 +112,7 @@ class LeRobotFolder:
         self.path = path
         self.observed = observed
         self._repository = repository
-        # Files of the hub's cache are links into a folder beside its snapshots.
+        # Files in the hub's cache are links into a folder beside its snapshots.
         self._root = path.parents[1] if repository else path
         self._pictures: dict[str, OnDisk] = {}
         info = self._info()
@@ -132,22 +135,22 @@ class LeRobotFolder:
 
     @property
     def source(self) -> str:
-        """Its absolute folder, or `hub:OWNER/NAME`."""
+        """The absolute folder, or `hub:OWNER/NAME`."""
         return f"{PREFIX}{self._repository}" if self._repository else f"{self.path.absolute()}"
 
     @property
     def cameras(self) -> dict[str, tuple[int, ...]]:
-        """Shape `(height, width, channels)` of each camera, by its name."""
+        """Shape `(height, width, channels)` of each camera, by name."""
         return {name: f.shape for name, f in self.features.items() if f.is_camera}
 
     @property
     def starts(self) -> IntArray:
-        """`[K]` number of each episode's first frame among all frames, LeRobot's `index`."""
+        """`[K]` number of each episode's first frame among all frames; LeRobot's `index`."""
         return np.asarray(np.cumsum(self.lengths) - self.lengths)
 
     @property
     def counted(self) -> dict[str, IntArray]:
-        """`[T]` columns by which tables tell frames apart, by their names."""
+        """`[T]` columns by which tables identify frames, by name."""
         index = np.arange(int(self.lengths.sum()))
         return {
             "index": index,
@@ -159,7 +162,7 @@ class LeRobotFolder:
     def content_id(self) -> str:
         """The SHA-256 of the episode and data Parquet files and the sizes of the videos.
 
-        It is the same on every machine, and another one once episodes were added or deleted.
+        It is the same on every machine. It changes if episodes are added or deleted.
         """
         digest = hashlib.sha256()
         for file in (*self._episode_files(), *self._data_files()[0]):
@@ -177,8 +180,8 @@ class LeRobotFolder:
         """Return the pictures of a camera, `[T, height, width, 3]` bytes, decoded when used.
 
         Raises:
-            DataError: no such camera, or its files are missing or damaged, or hold other pictures
-                than the data set says.
+            DataError: there is no such camera, its files are missing or damaged, or they hold other
+                pictures than the data set says.
         """
         if camera not in self._pictures:
             self._pictures[camera] = self._open_pictures(camera)
@@ -217,7 +220,7 @@ class LeRobotFolder:
         """Decode frames `first` to `last - 1` of an episode, by default all: `[N, H, W, 3]` bytes.
 
         Raises:
-            DataError: no such camera, episode or frames, or damaged files.
+            DataError: there is no such camera, episode or frame, or files are damaged.
         """
         if not 0 <= episode < len(self.lengths):
             raise DataError(
@@ -240,21 +243,22 @@ class LeRobotFolder:
         episodes: IntArray | None = None,
         pictures: Callable[[str], OnDisk] | None = None,
     ) -> Episodes:
-        """Read named features as observations, with actions and what rewards are recorded.
+        """Read named features as observations, with actions and with recorded rewards.
 
-        LeRobot does not record what followed an episode's last frame: its observation is repeated
-        as the final one, and no episode terminates. Without `next.reward`, rewards are 0.
+        LeRobot does not record what followed an episode's last frame. Its observation is therefore
+        repeated as the final one, and no episode terminates. Without `next.reward`, rewards are 0.
 
         Args:
-            features: their names; one alone is an array, and several are a dictionary. By default
-                those of `observed`, or else all numbers whose names begin with `observation.`, and
-                no camera. Pictures of a camera stay on disk until they are used.
-            episodes: numbers of the episodes to read; all by default.
-            pictures: maps a camera to what is observed of each of its `T` frames; `pictures` of
-                this data set by default.
+            features: names of the features to observe. A single one becomes an array, several
+                become a dictionary. By default, these are the features of `observed`; or, if it is
+                empty, all numbers whose names begin with `observation.`, without cameras. Pictures
+                of a camera stay on disk until they are used.
+            episodes: numbers of the episodes to read; by default all.
+            pictures: maps a camera to the observations of its `T` frames; by default `pictures` of
+                this data set.
 
         Raises:
-            DataError: unknown features, missing or damaged files, or numbers that disagree.
+            DataError: features are unknown, files are missing or damaged, or numbers disagree.
         """
         chosen = tuple(features) or self.observed or self._states()
         view = pictures or self.pictures
@@ -305,7 +309,7 @@ class LeRobotFolder:
         return self.features[name]
 
     def _states(self) -> tuple[str, ...]:
-        """Names of the observed numbers."""
+        """Return the names of the observed numbers."""
         seen = [f for name, f in self.features.items() if name.startswith(OBSERVATION)]
         states = tuple(f.name for f in seen if not f.is_camera and f.dtype != "string")
         if not states:
@@ -319,7 +323,7 @@ class LeRobotFolder:
         return inside(self._root, str(self.path.relative_to(self._root) / file))
 
     def _require_files(self, files: Collection[str]) -> None:
-        """Raise `DataError` where a file is missing; fetch those of the hub first."""
+        """Raise `DataError` if a file is missing, after fetching files of the hub."""
         if self._repository:
             hub_folder(self._repository, files, revision=self.path.name)
         for file in files:
@@ -335,7 +339,7 @@ class LeRobotFolder:
         return sorted(f"{file.relative_to(self.path)}" for file in folder.rglob("*.parquet"))
 
     def _episode_table(self) -> dict[str, Any]:
-        """The table of episodes: a column of numbers `[K]` by its name, and the texts of tasks."""
+        """Return the table of episodes: columns of numbers `[K]` by name, and the tasks' texts."""
         videos = [
             f"videos/{name}/{column}"
             for name, feature in self.features.items()
@@ -363,7 +367,7 @@ class LeRobotFolder:
             return columns | {"tasks": [" / ".join(task) for task in tasks]}
 
     def _require_counts(self, episodes: int, frames: int) -> None:
-        """Raise `DataError` unless the table of episodes agrees with itself and with `INFO`."""
+        """Raise `DataError` unless the table of episodes is consistent and agrees with `INFO`."""
         counts = (len(self.lengths), int(self.lengths.sum()))
         if counts != (episodes, frames) or not episodes:
             raise DataError(
@@ -385,9 +389,9 @@ class LeRobotFolder:
                 )
 
     def _require_rows(self) -> None:
-        """Raise `DataError` unless each file of data has as many rows as its episodes have frames.
+        """Raise `DataError` unless each data file has as many rows as its episodes have frames.
 
-        Until then, nothing of the size of the declared numbers is made.
+        Before this check, nothing of the declared size is allocated.
         """
         files, part, _ = self._data_files()
         self._require_files(files)
@@ -404,13 +408,19 @@ class LeRobotFolder:
                 )
 
     def _data_files(self) -> tuple[list[str], IntArray, IntArray]:
-        """The files of data, `[K]` which one holds each episode, and `[K]` its first row there."""
+        """Return the data files.
+
+        For each episode, `[K]`, the number of its file and its first row.
+        """
         files, part = self._files_of("data/", self._data_path, "")
         first_episode = np.unique(part, return_index=True)[1]
         return files, part, self.starts - self.starts[first_episode][part]
 
     def _video_files(self, camera: str) -> tuple[list[str], IntArray, IntArray]:
-        """The videos of a camera, `[K]` which one holds each episode, and `[K]` its first frame."""
+        """Return a camera's videos.
+
+        For each episode, `[K]`, its video's number and its first frame.
+        """
         files, part = self._files_of(f"videos/{camera}/", self._video_path, camera)
         seconds = self._table[f"videos/{camera}/from_timestamp"]
         if not ((seconds >= 0) & (seconds * self.fps < 2**31)).all():
@@ -427,7 +437,7 @@ class LeRobotFolder:
         return files, part.ravel()
 
     def _columns(self, names: Sequence[str]) -> dict[str, Array]:
-        """Read features of numbers `[T, *shape]` of all frames."""
+        """Read features of numbers `[T, *shape]` for all frames."""
         shapes = {name: self._feature(name).shape for name in names}
         texts = [name for name in names if self.features[name].dtype == "string"]
         if texts:
@@ -437,8 +447,8 @@ class LeRobotFolder:
         for name, numbers in self.counted.items():
             if (columns.pop(name) != numbers).any():
                 raise DataError(
-                    f"{self.path}, {name}: expected the frames that the table of episodes has, got "
-                    "others. Copy the whole folder."
+                    f"{self.path}, {name}: expected the frames of the table of episodes, got other "
+                    "frames. Copy the whole folder."
                 )
         return columns
 
@@ -447,12 +457,13 @@ def open_lerobot(source: str | Path) -> LeRobotFolder:
     """Open a data set of LeRobot, of format v3.0.
 
     Args:
-        source: its folder, or `hub:OWNER/NAME` of one on the hub, whose videos are downloaded when
-            they are needed; and perhaps the features to observe: `FOLDER:NAME,NAME`.
+        source: a folder, or `hub:OWNER/NAME` for one on the hub, whose videos are downloaded when
+            they are needed. The features to observe may follow: `FOLDER:NAME,NAME`.
 
     Raises:
-        DataError: nothing of the kind, of another version, with files missing, or damaged.
-        MissingExtraError: pyarrow, or for the hub huggingface_hub, is not installed.
+        DataError: there is no such data set, it has another version, files are missing, or it is
+            damaged.
+        MissingExtraError: pyarrow is not installed; or huggingface_hub, which the hub needs.
     """
     name, observed = split_features(source)
     if not name.startswith(PREFIX):
@@ -463,14 +474,14 @@ def open_lerobot(source: str | Path) -> LeRobotFolder:
 
 
 def holds_lerobot(source: str | Path) -> bool:
-    """Whether a source, as of `open_lerobot`, is a data set of LeRobot of any version."""
+    """Whether a source for `open_lerobot` is a data set of LeRobot, of any version."""
     name, _ = split_features(source)
     if not name.startswith(PREFIX):
         return (Path(name) / INFO).is_file()
     hub = require("huggingface_hub", extra="hub")
     try:
         return bool(hub.file_exists(name.removeprefix(PREFIX), INFO, repo_type="dataset"))
-    except Exception:  # of a network, of any kind; `datasets` may have it in its cache
+    except Exception:  # a network may raise anything; `datasets` may have it in its cache
         return False
 
 
@@ -496,7 +507,7 @@ def _template(path: str) -> str:
 
 
 def read_table(file: Path, columns: Sequence[str], *, texts: Collection[str] = ()) -> Any:
-    """Read columns of a Parquet file as an Arrow table, once their size is counted.
+    """Read columns of a Parquet file as an Arrow table, after counting their size.
 
     Args:
         file: the file.
@@ -505,13 +516,14 @@ def read_table(file: Path, columns: Sequence[str], *, texts: Collection[str] = (
             that 100,000 episodes share would count as often.
 
     Raises:
-        DataError: no such file or columns, damaged, or far larger in memory.
+        DataError: the file or a column is missing, the file is damaged, or it is far larger in
+            memory.
     """
     parquet = require("pyarrow.parquet", extra="parquet")
     with reading_foreign(file, "a whole Parquet file"):
         Expansion.of(file).add(unpacked_bytes(file, columns=columns, texts_once=texts))
         require_names(file, columns, parquet.read_schema(file).names, "columns")
-        return parquet.read_table(  # which joins nested columns of several groups of rows
+        return parquet.read_table(  # joins nested columns of several row groups
             file,
             columns=list(columns),
             partitioning=None,
@@ -524,10 +536,10 @@ def read_numbers(files: Iterable[Path], shapes: Mapping[str, tuple[int, ...]]) -
 
     Args:
         files: the files.
-        shapes: shape of a value of each column, by its name.
+        shapes: shape of a value of each column, by the column's name.
 
     Raises:
-        DataError: as of `read_table`; or something else than numbers, or of another shape.
+        DataError: see `read_table`; or values are not numbers, or have another shape.
     """
     parts: dict[str, list[Array]] = {name: [] for name in shapes}
     for file in files:
@@ -538,7 +550,7 @@ def read_numbers(files: Iterable[Path], shapes: Mapping[str, tuple[int, ...]]) -
 
 
 def _numbers_of(column: Any, shape: tuple[int, ...], name: str) -> Array:
-    """Return the numbers of an Arrow column, which may be nested in lists, as `[T, *shape]`."""
+    """Return the numbers of an Arrow column as `[T, *shape]`; they may be nested in lists."""
     values = column.combine_chunks()
     numbers, sizes = nested_numbers(values, name)
     if any((size != side).any() for size, side in zip(sizes, shape, strict=False)) or (
@@ -551,7 +563,7 @@ def _numbers_of(column: Any, shape: tuple[int, ...], name: str) -> Array:
 @final
 @dataclass(frozen=True)
 class _ParquetPictures:
-    """Pictures of a column of a Parquet file, as PNG or JPEG."""
+    """Pictures in a column of a Parquet file, as PNG or JPEG."""
 
     path: Path
     column: str
@@ -564,7 +576,7 @@ class _ParquetPictures:
         with reading_foreign(self.path, "PNG or JPEG pictures in each row"):
             for number, data in enumerate(self._packed(wanted)):
                 picture = image.open(io.BytesIO(data), formats=("PNG", "JPEG"))
-                if (picture.height, picture.width) != self.size:  # before it is unpacked
+                if (picture.height, picture.width) != self.size:  # checked before it is unpacked
                     raise DataError(
                         f"{self.path}, {self.column}: expected pictures of {self.size} pixels, as "
                         f"the data set says, got {picture.height} x {picture.width}"
@@ -573,12 +585,12 @@ class _ParquetPictures:
         return pictures[place]
 
     def _packed(self, rows: IntArray) -> Iterator[bytes]:
-        """The bytes of the pictures in these rising rows, from the groups that hold them."""
+        """Yield the bytes of the pictures in these rising rows, from the groups that hold them."""
         parquet = require("pyarrow.parquet", extra="parquet")
         column = [self.column]
         size = unpacked_bytes(self.path, columns=column, texts_once=column)
         Expansion.of(self.path).add(size)
-        # A picture may be there many times; in a dictionary, it is once.
+        # A picture may be in many rows. A dictionary holds it once.
         with parquet.ParquetFile(self.path, read_dictionary=[f"{self.column}.bytes"]) as file:
             groups = range(file.num_row_groups)
             ends = np.cumsum([file.metadata.row_group(group).num_rows for group in groups])

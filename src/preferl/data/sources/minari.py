@@ -23,24 +23,25 @@ INFOS: Final = ("qpos", "qvel", "state", "success")
 NUMBERS: Final = "a space of numbers (Box, Discrete, MultiDiscrete, MultiBinary)"
 
 ROWS_AT_ONCE: Final = 16
-"""Compressed pictures read at a time: few, since each may be as large as all of its file."""
+"""Number of compressed pictures read at once: few, since each may be as large as its file."""
 
 
 def load_minari(dataset: Any, *, download: bool = False) -> Episodes:
-    """Read a Minari data set, whole, into memory.
+    """Read a whole Minari data set into memory.
 
-    Nested observations become one dictionary whose keys are joined by `/`; the parts of a tuple
-    are named by their position. `qpos` and `qvel` among the infos of every episode, or else
-    `state`, become `states`, so that steps can be rendered again.
+    Nested observations become one dictionary whose keys are joined by `/`. Parts of a tuple are
+    named by their position. If the infos of every episode have `qpos` and `qvel`, or else `state`,
+    these become `states`, so that steps can be rendered again.
 
     Args:
         dataset: an id such as `"D4RL/door/human-v2"`, or a `minari.MinariDataset`.
-        download: fetch an id that is not on this machine. False by default, since data sets
-            may be many gigabytes.
+        download: fetch an id that is not on this machine. False by default, since data sets may
+            have many gigabytes.
 
     Raises:
-        DataError: an unknown id; no episodes; no spaces, or spaces of other things than numbers;
-            HDF5 that links to other files, or unpacks to far more than its size on disk.
+        DataError: the id is unknown; there are no episodes, no spaces, or spaces of other things
+            than numbers; or HDF5 links to other files, or unpacks to far more than its size on
+            disk.
         MissingExtraError: minari is not installed.
     """
     if isinstance(dataset, str):
@@ -57,7 +58,7 @@ def _joined(dataset: Iterable[Any], name: str) -> Episodes:
 
 
 def _stored(name: str, download: bool) -> Iterable[Any]:
-    """Return the episodes of a local data set, of Minari's names; no code that it names runs."""
+    """Return the episodes of a local data set, by Minari's name. No code that it names is run."""
     minari = require("minari", extra="minari")
     what = f"Minari data set {name!r}"
     fix = f"See `minari list local` and `minari list remote`; fetch it: `minari download {name}`."
@@ -86,7 +87,7 @@ def _stored(name: str, download: bool) -> Iterable[Any]:
 
 
 def _hdf5_episodes(file: Path, metadata: Mapping[str, Any], what: str) -> Iterator[Any]:
-    """Yield the episodes of an HDF5 file, read here since Minari unpacks without a limit."""
+    """Yield the episodes of an HDF5 file. Minari itself would unpack it without a limit."""
     from gymnasium.spaces import Dict, Tuple
 
     to_space = require("minari.serialization", extra="minari").deserialize_space
@@ -126,7 +127,7 @@ def _is_numbers(held: Any) -> bool:
 
 
 def _pictures(held: Any, shape: tuple[int, ...], name: str, expansion: Expansion) -> Array:
-    """`[T, *shape]` pictures that are stored as JPEG or PNG."""
+    """Return pictures `[T, *shape]` that are stored as JPEG or PNG."""
     image = require("PIL.Image", extra="minari")
     expansion.add(len(held) * math.prod(shape))
     pictures = np.empty((len(held), *shape), np.uint8)
@@ -134,9 +135,9 @@ def _pictures(held: Any, shape: tuple[int, ...], name: str, expansion: Expansion
         if row % ROWS_AT_ONCE == 0:
             packed = held[row : row + ROWS_AT_ONCE]
         picture = image.open(io.BytesIO(packed[row % ROWS_AT_ONCE]), formats=("JPEG", "PNG"))
-        if (picture.height, picture.width) != shape[:2]:  # before it is unpacked
+        if (picture.height, picture.width) != shape[:2]:  # checked before it is unpacked
             raise DataError(
-                f"{name}: expected pictures of shape {shape} as its space says, got "
+                f"{name}: expected pictures of shape {shape}, as in its space, got "
                 f"{picture.height} x {picture.width} pixels."
             )
         pictures[row] = np.asarray(picture)
@@ -164,7 +165,7 @@ def _episode(data: Any, name: str) -> Episodes:
 
 
 def _observations(nested: Any, name: str, steps: int) -> Observations:
-    """`[T + 1, *obs]`, each array checked."""
+    """Return observations `[T + 1, *obs]`, after checking each array."""
     flat: Any = _flatten(nested) if isinstance(nested, Mapping | tuple) else nested
     arrays: Observations = map_observations(lambda a: _numbers(a, name), flat)
     rows = {len(array) for array in leaves(arrays)}
@@ -177,7 +178,7 @@ def _observations(nested: Any, name: str, steps: int) -> Observations:
 
 
 def _flatten(nested: Any) -> dict[str, Any]:
-    """Leaves of nested dictionaries and tuples by their path."""
+    """Return the leaves of nested dictionaries and tuples by their path."""
     flat: dict[str, Any] = {}
     for key, value in nested.items() if isinstance(nested, Mapping) else enumerate(nested):
         if isinstance(value, Mapping | tuple):
@@ -196,14 +197,14 @@ def _numbers(value: Any, name: str) -> Array:
 
 
 def _success(infos: Mapping[str, Any], steps: int) -> Array | None:
-    """`[T]` whether the environment reported success with each step, or None."""
+    """Return whether the environment reported success with each step, `[T]`, or None."""
     success = np.asarray(infos.get("success", ()))
     whole = success.ndim == 1 and len(success) >= steps and success.dtype.kind in "biuf"
     return success[len(success) - steps :].astype(bool) if whole and steps else None
 
 
 def _states(infos: Mapping[str, Any], steps: int) -> Array | None:
-    """`[T, state]` of the simulator at each step's observation, or None."""
+    """Return the simulator's state `[T, state]` at each step's observation, or None."""
     keys = ("qpos", "qvel") if "qpos" in infos and "qvel" in infos else ("state",)
     parts = [np.asarray(infos[key]) for key in keys if key in infos]
     whole = [part.ndim == 2 and len(part) >= steps and part.dtype.kind in "iuf" for part in parts]

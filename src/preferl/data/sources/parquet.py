@@ -1,8 +1,8 @@
-"""What a Parquet file takes in memory, by the headers of its pages, before any page is unpacked.
+"""The size of a Parquet file in memory, from the headers of its pages, before unpacking any page.
 
-A few bytes of a page may stand for two thousand million values, and nothing checks what the footer
-declares. pyarrow follows the headers of pages; so does this. The structures are those of
-`parquet.thrift` of Apache Parquet, in the compact protocol of Apache Thrift.
+A few bytes of a page may stand for two thousand million values, and nothing checks the numbers in
+the footer. pyarrow follows the headers of pages, so this module does the same. The structures are
+those of `parquet.thrift` of Apache Parquet, in the compact protocol of Apache Thrift.
 """
 
 import mmap
@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple, final
 from preferl.data.columns import reading_foreign
 
 MAGIC: Final = b"PAR1"
-"""The bytes that a Parquet file begins and ends with."""
+"""The bytes with which a Parquet file begins and ends."""
 
 PER_VALUE: Final = 4
-"""Bytes that record, for each value, in which list it is."""
+"""Bytes that record for each value to which list it belongs."""
 
 _STOP, _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(
     13
@@ -26,10 +26,10 @@ _STOP, _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _M
 _BITS: Final = {_I16: 16, _I32: 32, _I64: 64}
 
 _WIDTHS: Final = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
-"""Bytes of a value by its type: boolean, int32, int64, int96, float, double."""
+"""Size of a value in bytes by its type: boolean, int32, int64, int96, float, double."""
 
 _REPETITIONS: Final = {0, 1, 2}
-"""How often a value is there: once, at most once, any number of times."""
+"""How often a value may occur: once, at most once, any number of times."""
 
 _TEXT = 6
 _FIXED_TEXT = 7
@@ -37,18 +37,18 @@ _DATA_PAGE = 0
 _DICTIONARY_PAGE = 2
 _DATA_PAGE_2 = 3
 _PREFIXES: Final = 7
-"""The encoding in which texts repeat the beginnings of those before."""
+"""The encoding in which texts share beginnings with earlier texts."""
 
 Fields = Mapping[tuple[int, int], Any]
-"""A structure of Thrift: values by number and type, since readers pass over other types."""
+"""A structure of Thrift: values by number and type, since readers skip other types."""
 
 
 class _Column(NamedTuple):
-    """A column of the schema that has values."""
+    """A column of the schema that holds values."""
 
-    name: str  # of the column of the table in which it lies
+    name: str  # of the table's column to which it belongs
     kind: int
-    width: int | None  # bytes of a value, None for texts of any length
+    width: int | None  # bytes of a value; None for texts of any length
 
 
 def unpacked_bytes(
@@ -58,16 +58,16 @@ def unpacked_bytes(
     texts_once: Collection[str] = (),
     per_value: int = PER_VALUE,
 ) -> int:
-    """Count the bytes that a Parquet file's columns take in memory.
+    """Count the bytes that columns of a Parquet file take in memory.
 
     Args:
         path: the file.
-        columns: those that will be read; all by default.
-        texts_once: columns of text that will be read as dictionaries, which keep a text once.
-        per_value: bytes that each value takes beside its own.
+        columns: columns that will be read; by default all.
+        texts_once: text columns that will be read as dictionaries, which keep each text once.
+        per_value: bytes that each value takes in addition to its own.
 
     Raises:
-        DataError: damaged, or with other counts in its footer than in its pages.
+        DataError: the file is damaged, or its footer and its pages have different counts.
     """
     with (
         reading_foreign(path, "a whole Parquet file"),
@@ -93,10 +93,10 @@ def unpacked_bytes(
 
 
 def _columns_of(elements: Iterator[Fields], name: str | None, count: int) -> Iterator[_Column]:
-    """The columns that lie in the next `count` elements of a schema, in the order of the file."""
+    """Yield the columns in the next `count` elements of a schema, in the order of the file."""
     for _ in range(count):
         element = next(elements)
-        if element.get((3, _I32), 0) not in _REPETITIONS:  # pyarrow ends the program over others
+        if element.get((3, _I32), 0) not in _REPETITIONS:  # pyarrow ends the program for other ones
             raise ValueError(f"a column that is there {element[3, _I32]} times")
         top = element[4, _BINARY].decode() if name is None else name
         children = element.get((5, _I32), 0)
@@ -111,7 +111,7 @@ def _columns_of(elements: Iterator[Fields], name: str | None, count: int) -> Ite
 def _unpacked_chunk(
     content: mmap.mmap, column: _Column, about: Fields, once: bool, per_value: int
 ) -> int:
-    """Bytes that the pages of a column take which pyarrow reads: until all values are there."""
+    """Return the size of the pages of a column that pyarrow reads, until all values are there."""
     start = about[9, _I64]
     dictionary = about.get((11, _I64), 0)
     if 0 < dictionary < start:
@@ -152,14 +152,14 @@ def _size(number: int) -> int:
 
 @final
 class _Structures:
-    """Structures of Thrift's compact protocol in a file, one after another from a place `at`."""
+    """Structures of Thrift's compact protocol in a file, one after another, from position `at`."""
 
     def __init__(self, content: mmap.mmap, at: int) -> None:
         self._content = content
         self.at = at
 
     def read(self) -> Fields:
-        """Read the structure at this place, and go to what follows it."""
+        """Read the structure at this position, and move to the next one."""
         fields: dict[tuple[int, int], Any] = {}
         number = 0
         while (head := self._byte()) & 15 != _STOP:
@@ -202,7 +202,7 @@ class _Structures:
         return self._content[at : self.at]
 
     def _whole(self, bits: int) -> int:
-        """A whole number, whose sign is its last bit."""
+        """Read a whole number, whose sign is its last bit."""
         number = self._varint()
         if number >= 2**bits:
             raise ValueError(f"a number of more than {bits} bits")

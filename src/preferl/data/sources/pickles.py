@@ -1,12 +1,12 @@
-"""Other projects' pickles, read without letting them run anything.
+"""Read other projects' pickles without running anything.
 
 A pickle is a program. This reader knows the few instructions that numpy arrays, numbers, strings
-and plain containers need, and does even those with functions of its own: nothing that a file
-names is looked up, imported or called.
+and plain containers need. It replaces even these by functions of its own: no name in a file is
+looked up, imported or called.
 
 Unpickling a few bytes may take all memory (a memo index of 2^28 makes a table of 4 GB in C) or all
-time (the hash of a tuple that holds itself twice, sixty times over). The unpickler is therefore the
-one that Python has in Python, keys are looked at before they are hashed, and arrays are counted.
+time (the hash of a tuple that contains itself twice, sixty times over). The unpickler is therefore
+Python's own in Python, keys are checked before they are hashed, and arrays are counted.
 """
 
 import io
@@ -28,26 +28,26 @@ from preferl.reading import Expansion
 from preferl.shapes import Array
 
 MOST_IN_KEY: Final = 100
-"""Parts of a key of a dictionary or a member of a set, those of its parts included."""
+"""Most parts of a dictionary's key or a set's member, including parts of parts."""
 
 _PLAIN: Final = "arrays, numbers, strings and plain containers"
 _WHOLE: Final = f"a whole pickle of {_PLAIN}"
 
 _ENTRY: Final = 16
-"""Bytes of a number, at most."""
+"""Most bytes of a number."""
 
 _NUMBERS: Final = (int, float, np.number, np.bool_)
 
 _DEEPEST: Final = 32
-"""Axes of an array."""
+"""Most axes of an array."""
 
 _NUMERIC_TYPE = re.compile(r"[biufcSU]\d+|O8?")
-"""Booleans, numbers, strings and objects; records are refused, for they can hide pointers."""
+"""Kinds of numbers, strings and objects. Records are refused, since they can hide pointers."""
 
 
 @final
 class Fields:
-    """What a file has instead of an object: its attributes, and none of its methods."""
+    """Replaces an object of the file: it has its attributes, and none of its methods."""
 
     def __setstate__(self, state: object) -> None:
         if not (isinstance(state, dict) and all(isinstance(name, str) for name in state)):
@@ -57,7 +57,7 @@ class Fields:
 
 @final
 class Nothing:
-    """What a file has instead of an object that nobody needs: it takes all, and keeps none."""
+    """Replaces an object of the file that nobody needs: it takes everything, and keeps nothing."""
 
     def __new__(cls, *_: object, **__: object) -> Self:
         """Ignore the arguments."""
@@ -73,13 +73,12 @@ def load_pickle(
 ) -> Any:
     """Read a pickle that holds only arrays, numbers, strings and plain containers.
 
-    Objects of the classes named in `objects`, of whatever module, become `Fields`; those of classes
-    and functions named in `left_out` become `Nothing`. Take `np.asarray` of the arrays that are
-    returned: they come as a subclass.
+    Objects of the classes in `objects`, from any module, become `Fields`. Objects of classes and
+    functions in `left_out` become `Nothing`. Arrays are returned as a subclass; use `np.asarray`.
 
     Raises:
-        UnsafePickleError: the file asks for something else; nothing of it was executed.
-        DataError: the file is not there, cut off, or no pickle.
+        UnsafePickleError: the file asks for something else. Nothing of it was executed.
+        DataError: the file is missing, cut off, or not a pickle.
     """
     path = Path(path)
     classes = dict.fromkeys(left_out, Nothing) | dict.fromkeys(objects, Fields)
@@ -93,7 +92,10 @@ def load_pickle(
 
 
 def read_pickle(content: bytes, *, expansion: Expansion, objects: Collection[str] = ()) -> Any:
-    """Do as `load_pickle` with bytes, whose arrays count as a part of what their file becomes."""
+    """Read a pickle from bytes, see `load_pickle`.
+
+    Its arrays count towards its file's expansion.
+    """
     with reading_foreign("pickle", _WHOLE):
         classes = dict.fromkeys(objects, Fields)
         return _ArrayUnpickler(io.BytesIO(content), classes, expansion).load()
@@ -102,25 +104,25 @@ def read_pickle(content: bytes, *, expansion: Expansion, objects: Collection[str
 def array_of(
     value: Any, name: str, expansion: Expansion, *, expected: str = "an array of numbers"
 ) -> Array:
-    """Make an array of nested lists, which a pickle may make share their parts, once counted."""
+    """Make an array of nested lists, after counting: a pickle may let lists share their parts."""
     if isinstance(value, list | tuple):
         expansion.add(_ENTRY * _entries(value, name, {}, 0))
     try:
         return np.asarray(value)
-    except (ValueError, OverflowError) as error:  # rows of different lengths, too large numbers
+    except (ValueError, OverflowError) as error:  # rows of different lengths, or too large numbers
         raise DataError(f"{name}: expected {expected}, got {in_words(error)}.") from error
 
 
 def pickled(array: Array) -> bytes:
-    """An array as a pickle that numpy 1 reads, too, for programs that take nothing else."""
-    # Its module by the name that numpy 1 knows, which numpy 2 knows as well.
+    """Return an array as a pickle that numpy 1 can read, for programs that read nothing else."""
+    # numpy 1 knows this name of the module, and numpy 2 knows it as well.
     return pickle.dumps(array, protocol=2).replace(b"cnumpy._core.", b"cnumpy.core.")
 
 
 def _entries(value: Any, name: str, known: dict[int, int], depth: int) -> int:
-    """Numbers in nested lists when each is written out; lists that are shared are counted once.
+    """Count the numbers in nested lists as if each list were written out; visit shared lists once.
 
-    Numpy would give every number as much room as the longest text or buffer among them.
+    Numpy would give every number as much space as the longest text or buffer among them.
     """
     if isinstance(value, np.ndarray):
         if value.dtype.kind not in "biuf":
@@ -138,10 +140,10 @@ def _entries(value: Any, name: str, known: dict[int, int], depth: int) -> int:
 
 
 def _require_small(keys: Iterable[object]) -> None:
-    """Refuse a key of a dictionary or member of a set that has too many parts to be hashed."""
+    """Refuse a key of a dictionary, or member of a set, with too many parts to hash."""
     for key in keys:
         parts = [key]
-        for part in parts:  # which grow meanwhile
+        for part in parts:  # the list grows during the loop
             if isinstance(part, tuple | frozenset):
                 parts += part
             if len(parts) > MOST_IN_KEY:
@@ -155,7 +157,7 @@ _KEYS: Final = {
     pickle.ADDITEMS: slice(None),
     pickle.FROZENSET: slice(None),
 }
-"""Where the keys of an instruction are on the stack, above the last mark."""
+"""Where on the stack, above the last mark, the keys of an instruction are."""
 
 
 def _with_small_keys(opcode: bytes) -> Callable[[Any], None]:
@@ -169,7 +171,7 @@ def _with_small_keys(opcode: bytes) -> Callable[[Any], None]:
 
 
 def _load_bytearray(unpickler: Any) -> None:
-    """Read bytes that can be written to: those that are there, whatever length is declared."""
+    """Read bytes that can be changed: those in the file, whatever length it declares."""
     unpickler.load_binbytes8()
     unpickler.append(bytearray(unpickler.stack.pop()))
 
@@ -180,7 +182,7 @@ def _refuse_byte(_: object) -> NoReturn:
 
 @final
 class _ArrayUnpickler(PythonUnpickler):
-    """An unpickler that gives every name a file may use a harmless meaning of its own."""
+    """An unpickler that replaces every name in a file by a harmless meaning."""
 
     dispatch: ClassVar = {
         **dict.fromkeys(range(256), _refuse_byte),
@@ -195,7 +197,7 @@ class _ArrayUnpickler(PythonUnpickler):
         self._expansion = expansion
 
     def find_class(self, module: str, name: str) -> object:
-        """The stand-in for a global that arrays need; any other global is refused."""
+        """Return the replacement for a global that arrays need; refuse any other global."""
         if name in self._classes:
             return self._classes[name]
         if (module, name) in _STAND_INS:
@@ -208,7 +210,7 @@ class _ArrayUnpickler(PythonUnpickler):
 
 @final
 class _Callable:
-    """A function that a pickle can call but not change; what it makes is counted."""
+    """A function that a pickle can call but not change; its results are counted."""
 
     __slots__ = ("_expansion", "_function")
 
@@ -254,7 +256,7 @@ class _Array(np.ndarray[Any, Any]):
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         _, shape, kind, fortran, content = state
         dtype = _dtype_of(kind)
-        content = content.encode("latin1") if isinstance(content, str) else content  # Python 2's
+        content = content.encode("latin1") if isinstance(content, str) else content  # from Python 2
         size = math.prod(shape)
         byte_count = size if dtype.hasobject else size * dtype.itemsize
         if min(shape, default=0) < 0 or len(content) != byte_count:
@@ -266,7 +268,7 @@ class _Array(np.ndarray[Any, Any]):
 
 
 def _make_dtype(code: str | bytes, *_: object) -> _Type:
-    """The data type of a code such as `f8`; numpy's copy and alignment flags mean nothing here."""
+    """Return the data type of a code such as `f8`. Numpy's copy and alignment flags are ignored."""
     code = code.decode("latin1") if isinstance(code, bytes) else code
     if not _NUMERIC_TYPE.fullmatch(code):
         raise DataError(f"array: expected numbers or strings, got data type {code!r}.")
@@ -280,14 +282,14 @@ def _dtype_of(kind: object) -> np.dtype[Any]:
 
 
 def _empty_array(*_: object) -> _Array:
-    """What numpy's `_reconstruct` makes: an array without content, which follows as its state."""
+    """Make an empty array, as numpy's `_reconstruct` does. Its content follows as its state."""
     return _Array((0,), np.int8)
 
 
 def _array_of_buffer(
     buffer: bytes | bytearray, kind: object, shape: tuple[int, ...], order: str = "C"
 ) -> np.ndarray[Any, Any]:
-    """What protocol 5 makes of an array; the copy can be written to."""
+    """Make an array from protocol 5's buffer, as a copy that can be changed."""
     flat = np.frombuffer(buffer, _dtype_of(kind)).copy()
     return flat.reshape(shape, order="F" if order == "F" else "C")
 
@@ -298,12 +300,12 @@ def _scalar(kind: object, content: str | bytes) -> object:
 
 
 def _encode(text: str, encoding: str = "latin1") -> bytes:
-    """What protocol 2 writes for bytes."""
+    """Return bytes that protocol 2 writes as text."""
     return text.encode("latin1" if encoding != "utf-8" else "utf-8")
 
 
 def _no_bytes(*content: object) -> bytes:
-    """What protocol 2 writes for bytes of length 0."""
+    """Return the bytes of length 0 that protocol 2 writes as a call."""
     if content:
         raise DataError(f"pickle: expected bytes(), got bytes{content}.")
     return b""

@@ -1,5 +1,6 @@
-"""HDF5 files of robomimic v0.1, read as Kim et al. 2023, "Preference Transformer", index them.
+"""HDF5 files of robomimic v0.1, with rows in the order of the Preference Transformer.
 
+That order is the one of Kim et al. 2023, "Preference Transformer". The files are those of
 Mandlekar et al. 2021, "What Matters in Learning from Offline Human Demonstrations for Robot
 Manipulation".
 """
@@ -32,7 +33,7 @@ OBSERVATION_KEYS = (
     "robot0_gripper_qpos",
     "robot0_gripper_qvel",
 )
-"""The parts of the Preference Transformer's observation, in its order."""
+"""The parts of the Preference Transformer's observation, in order."""
 
 
 def load_robomimic(
@@ -44,19 +45,19 @@ def load_robomimic(
     """Read a `low_dim.hdf5` of robomimic v0.1, one episode per demonstration.
 
     The last step of each demonstration is dropped, and its observation is the final one, since
-    published labels count rows like this. Several frames in a row at the end are flagged done, all
-    that show success. They do not cut the episode, which is terminated if its last kept step is
-    flagged.
+    published labels count rows in this way. Several frames at the end are flagged as done, namely
+    all that show success. These flags do not cut the episode. It is terminated if its last kept
+    step is flagged.
 
     Args:
         path: the file.
-        observation_keys: arrays of `obs` that are concatenated, in this order. A simulator may
-            order them differently: see `check_observation_order`.
+        observation_keys: arrays of `obs` that are concatenated, in this order. A simulator may have
+            another order: see `check_observation_order`.
         order: order of the demonstrations: `"lexicographic"` (demo_0, demo_1, demo_10, ...; the
             default, since labels count rows in it) or `"numeric"`.
 
     Raises:
-        ConfigError: another order, or no keys.
+        ConfigError: `order` is unknown, or there are no keys.
         DataError: the file is damaged, has no demonstrations, or has one that lacks an array, has
             arrays of different lengths, NaN, or fewer than two steps.
         MissingExtraError: h5py is not installed.
@@ -77,18 +78,19 @@ def check_observation_order(
     *,
     observation_keys: Sequence[str] = OBSERVATION_KEYS,
 ) -> None:
-    """Compare the order in which parts of recorded observations are concatenated to a simulator's.
+    """Compare the order of parts in recorded observations with a simulator's order.
 
-    A policy that is trained on one order and acts on another sees noise. The file names its
-    simulator but not the simulator's order, so without `environment` there is only a warning.
+    A policy that is trained with one order and acts with another sees noise. The file names its
+    simulator, but not the simulator's order. Without `environment`, there is therefore only a
+    warning.
 
     Args:
         path: the file.
-        environment: keys in the simulator's order to their dimensions.
-        observation_keys: as for `load_robomimic`.
+        environment: dimensions by key, in the simulator's order.
+        observation_keys: see `load_robomimic`.
 
     Raises:
-        DataError: other keys, another order or other dimensions; or a damaged file.
+        DataError: keys, their order or their dimensions differ, or the file is damaged.
         MissingExtraError: h5py is not installed.
     """
     with open_hdf5(path) as file:
@@ -118,9 +120,9 @@ def check_observation_order(
 
 
 def _demonstrations(file: Any, path: str | Path) -> tuple[Any, list[str]]:
-    """The group that holds demonstrations, and their names in lexicographic order."""
+    """Return the group that holds demonstrations, and their names in lexicographic order."""
     group = file.get("data")
-    if not isinstance(group, Mapping) or not group:  # not there, an array, or empty
+    if not isinstance(group, Mapping) or not group:  # missing, an array, or empty
         there = ", ".join(sorted(file)) or "an empty file"
         raise DataError(f"{path}: expected a group 'data' of demonstrations, got {there}.")
     return group, sorted(group)
