@@ -19,7 +19,7 @@ LABELS = Path("labels")
         ({"demonstrations": "a", "dataset": "b"}, "both"),
         ({"demonstrations": "a", "env": "E"}, "neither labels nor reward"),
         ({"demonstrations": "a", "labels": LABELS}, "env"),
-        ({"demonstrations": "a", "labels": LABELS, "reward": "true", "env": "E"}, "do not learn from"),
+        ({"demonstrations": "a", "labels": LABELS, "reward": "true", "env": "E"}, "do not learn"),
         ({"demonstrations": "a", "labels": LABELS, "task": "Lift_ph"}, "names none"),
         ({"demonstrations": "a", "labels": LABELS, "env": "E", "steps": 0}, "steps"),
         ({"demonstrations": "a", "labels": LABELS, "env": "E", "policy": "cql"}, "iql"),
