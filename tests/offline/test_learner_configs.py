@@ -41,7 +41,9 @@ def test_a_run_decides_about_critics_and_a_target_given_twice():
     assert run_of("dt", dt=given).settings.target == "q0.5"
     assert run_of("dt", dt=given, target_return="q1").settings.target == "q1"
     assert run_of("dt").updates == 10_000
-    with pytest.raises(ConfigError, match="target_return: expected a policy with a target return, dt"):
+    with pytest.raises(
+        ConfigError, match="target_return: expected a policy with a target return, dt"
+    ):
         run_of("iql", target_return="q1")
 
 
