@@ -20,13 +20,13 @@ from preferl.trust import resolve
 Config = TypeVar("Config")
 
 FEW_KEYS: Final = 12
-"""So many names of settings are listed in a message; of more, the nearest is named."""
+"""The most names that a message lists; if a dataclass has more, it gives the nearest name."""
 
 
 def without_password(text: str) -> str:
-    """Return a text with `***` in place of the password of each URL in it.
+    """Return a text with `***` instead of the password of each URL in it.
 
-    Settings, titles, messages and reports show a database's URL only in this form.
+    Settings, titles, messages and reports show the URL of a database only in this form.
 
     >>> without_password("postgresql://me:secret@host/labels?sslpassword=secret")
     'postgresql://me:***@host/labels?sslpassword=***'
@@ -39,7 +39,7 @@ def without_password(text: str) -> str:
 def _hidden(word: str) -> str:
     """Return a word without passwords, in time proportional to its length.
 
-    A password ends at the next `@`, so the search ends at the last `@`.
+    A password ends at the next `@`, so the search stops at the last `@`.
     """
     word = _OPTION.sub(r"\1***", word)
     beginning, at_sign, ending = word.rpartition("@")
@@ -52,11 +52,11 @@ _USER: Final = re.compile(r"(?<=://)([^:/?#@]*):(?:[^/?#]*|[^@]*)@")
 
 
 def to_json(config: object) -> dict[str, Any]:
-    """Return a dataclass as JSON: nested ones recursively, functions by name, infinities as words.
+    """Return a dataclass as JSON: nested dataclasses too, functions by name, infinities as words.
 
-    Passwords of URLs are hidden, since people read settings (see `without_password`).
+    Passwords in URLs are hidden, since people read settings (see `without_password`).
 
-    Where a field's type names several dataclasses, `"kind"` names the one that the field holds.
+    If the type of a field names several dataclasses, `"kind"` names the one that the field holds.
 
     Raises:
         ConfigError: `config` is not a dataclass, or JSON cannot hold a value.
@@ -78,7 +78,7 @@ def to_json(config: object) -> dict[str, Any]:
 
 
 def resolved_to_json(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings by name as JSON, each dataclass with its `kind`, as `to_json` does.
+    """Return settings by name as JSON, each dataclass with its `kind`; see `to_json`.
 
     >>> from preferl.models.configs import LSTMRewardConfig
     >>> resolved_to_json({"steps": 9, "model": LSTMRewardConfig(width=8)})["model"]["kind"]
@@ -93,8 +93,8 @@ def resolved_to_json(settings: Mapping[str, Any]) -> dict[str, Any]:
 def from_json(cls: type[Config], data: Mapping[str, Any]) -> Config:
     """Return the dataclass that `to_json` wrote; missing keys keep their defaults.
 
-    Names of functions are looked up only where a field takes functions, and only among functions
-    that preferl itself defines, so that a file cannot choose which code runs.
+    Only fields that take functions look up names of functions, and only functions that preferl
+    itself defines are found. A file can therefore not choose which code runs.
 
     Raises:
         ConfigError: a key is unknown or missing, or a value has another type; the message names it.
@@ -107,14 +107,14 @@ def changed(
 ) -> dict[str, Any]:
     """Return the settings written by `to_json` that differ from the defaults, by dotted name.
 
-    A section is compared with the field's default or, if it is of another kind, with the defaults
-    of its own kind. A section of an unknown kind differs as a whole. Nothing that the values name
-    is imported.
+    A section is compared with the field's default, if that is of the same kind, or else with the
+    defaults of its own kind. A section of an unknown kind differs as a whole. Nothing is imported
+    because a value names it.
 
     Args:
         cls: the dataclass that was written.
         values: the settings that `to_json` wrote.
-        usual: settings to compare with in place of the defaults.
+        usual: settings to compare with instead of the defaults.
 
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def _kinds_of(hint: Any) -> list[type[Any]]:
 
 
 def _kind_of_section(hint: Any, name: object) -> type[Any] | None:
-    """Return the dataclass of a section among those that a field takes; None if it is unknown."""
+    """Return the dataclass of a section, if the field takes it; None if it is unknown."""
     kinds = _kinds_of(hint)
     registry = registry_of_protocol(hint)
     with suppress(ConfigError):
@@ -178,16 +178,16 @@ def _kind_of_section(hint: Any, name: object) -> type[Any] | None:
 
 
 def decoded(hint: Any, data: Any, where: str) -> Any:
-    """Return the value of a field from what `to_json` wrote for it.
+    """Return the value of a field from what `to_json` wrote for this field.
 
     Raises:
-        ConfigError: as `from_json`; the message calls the field `where`.
+        ConfigError: see `from_json`; the message calls the field `where`.
     """
     return _decode(hint, data, where)
 
 
 def plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values by name as JSON, as `to_json` does; numbers that are not finite become null.
+    """Return values by name as JSON (see `to_json`); infinite numbers and NaN become null.
 
     Raises:
         ConfigError: JSON cannot hold a value.
@@ -196,13 +196,13 @@ def plain(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def require_fields(config: Any, **ranges: float | tuple[float, float]) -> None:
-    """Raise `ConfigError` for a field of a dataclass that is out of its range, or no known word.
+    """Raise `ConfigError` if a field of a dataclass is out of its range, or is an unknown word.
 
-    Fields whose type lists words, or names a registry, take these words alone.
+    The type of some fields lists words or names a registry. These fields take only such words.
 
     Args:
         config: the dataclass.
-        **ranges: by field, its least value, or its least and largest; None is in any range.
+        **ranges: by field, its lowest value, or its lowest and highest value; None is in any range.
 
     >>> from dataclasses import dataclass
     >>> @dataclass
@@ -228,7 +228,7 @@ def require_fields(config: Any, **ranges: float | tuple[float, float]) -> None:
 
 @cache
 def _words_of_fields(cls: type[Any]) -> dict[str, Any]:
-    """Return the fields that take words alone, with their `Literal` type or registry."""
+    """Return the fields that take only words, with their `Literal` type or registry."""
     words: dict[str, Any] = {}
     for name, hint in get_type_hints(cls, include_extras=True).items():
         registries = [
@@ -244,7 +244,7 @@ def _words_of_fields(cls: type[Any]) -> dict[str, Any]:
 
 
 def _encode(value: Any, hint: Any, infinite: Callable[[float], Any]) -> Any:
-    """Return a value as JSON; `infinite` converts numbers that are not finite."""
+    """Return a value as JSON; `infinite` converts infinite numbers and NaN."""
     if is_dataclass(value) and not isinstance(value, type):
         cls = type(value)
         hints = get_type_hints(type(value))
@@ -259,7 +259,8 @@ def _encode(value: Any, hint: Any, infinite: Callable[[float], Any]) -> Any:
         return {"kind": cls.__name__, **encoded} if needs_kind else encoded
     if isinstance(value, Mapping):
         return {str(key): _encode(item, Any, infinite) for key, item in value.items()}
-    if callable(as_lists := getattr(value, "tolist", None)):  # an array, whose package stays out
+    # an array; its package is not imported for this
+    if callable(as_lists := getattr(value, "tolist", None)):
         value = as_lists()
     if isinstance(value, list | tuple | set | frozenset):
         item_hint = next(iter(get_args(hint)), Any)
@@ -310,13 +311,13 @@ def _decode_call(target: Callable[..., Any], data: Any, where: str) -> Any:
 
 
 def _decode_registered(registry: Registry, data: Any, where: str) -> Any:
-    """Return a registered thing, by its name alone or by settings; without a name, the first."""
+    """Return a registered class or function by name or settings; the first if no name is given."""
     settings = {"kind": data} if isinstance(data, str) else data
     if not isinstance(settings, Mapping):
         raise _wrong(where, "a name or settings", data)
     target = registry.load(str(settings.get("kind", registry.names()[0])))
     if settings is not data and ":" in data and inspect.isfunction(target):
-        return target  # `to_json` names a function that is itself the thing
+        return target  # the name belongs to a function that is itself the entry
     return _decode_call(target, {k: v for k, v in settings.items() if k != "kind"}, where)
 
 
@@ -378,7 +379,7 @@ def _decode_container(origin: Any, arguments: tuple[Any, ...], data: Any, where:
 
 
 _NUMBER: Final = re.compile(r"-?inf|nan|[-+]?\d+[eE][-+]?\d+")
-"""Words for numbers: those that JSON lacks, and `1e-05`, which YAML 1.1 reads as text."""
+"""How numbers may be written: words that JSON lacks, and `1e-05`, which YAML 1.1 reads as text."""
 
 
 def _decode_leaf(hint: Any, data: Any, where: str) -> Any:
@@ -396,12 +397,12 @@ def _decode_leaf(hint: Any, data: Any, where: str) -> Any:
 
 
 def _named_function(name: str, where: str) -> Any:
-    """The function or class that `module:name` stands for, if preferl defines it in public."""
+    """The function or class that `module:name` means, if preferl defines it under a public name."""
     parts = name.replace(":", ".").split(".")
     if parts[0] == "preferl" and not any(part.startswith("_") for part in parts):
         function = resolve(name, what=where, source="a configuration")
         is_named = inspect.isfunction(function) or inspect.isclass(function)
-        # A name that a module only imports is refused: `preferl.files:os.system` would run
+        # A name that a module only imports is refused, because `preferl.files:os.system` would run
         # anything.
         if is_named and f"{function.__module__}:{function.__qualname__}" == name:
             return function

@@ -26,51 +26,52 @@ from typing import Any, Final, Self, get_args
 
 from preferl.printing import harmless
 
-LARGEST_WHOLE: Final = 2**63 - 1  # the largest number in arrays of whole numbers
-SEED_LIMIT: Final = 2**32  # of seeds: what numpy, torch and stable-baselines3 all take
+LARGEST_WHOLE: Final = 2**63 - 1  # the largest whole number that arrays hold
+# seeds are below this, so that numpy, torch and stable-baselines3 all take them
+SEED_LIMIT: Final = 2**32
 
 
 class PreferlError(Exception):
-    """Base of all errors raised on purpose, whose text a terminal shows and does not obey."""
+    """Base of all errors that preferl raises on purpose. A terminal shows their text harmlessly."""
 
     def __str__(self) -> str:
         return harmless(super().__str__())
 
 
 class DataError(PreferlError, ValueError):
-    """Arrays, files or labels that are not what they should be."""
+    """Arrays, files or labels are not what they should be."""
 
 
 class UnsafePickleError(DataError):
-    """A foreign pickle that wants to do more than hold arrays."""
+    """A foreign pickle wants to do more than hold arrays."""
 
 
 class SpaceError(PreferlError, ValueError):
-    """Observations or actions that belong to another space."""
+    """Observations or actions belong to another space."""
 
 
 class ConfigError(PreferlError, ValueError):
-    """A setting that is out of its range, or does not go with another."""
+    """A setting is out of its range, or does not fit another setting."""
 
 
 class ResumeError(ConfigError):
-    """No run that could be resumed: it is finished, or there is none; nothing was changed."""
+    """No run can be resumed: it is finished, or there is none. Nothing was changed."""
 
 
 class UsageError(ConfigError):
-    """An option that a command does not have, or a value that an option cannot take."""
+    """A command does not have the option, or the option cannot take the value."""
 
 
 class FeedbackError(PreferlError, ValueError):
-    """A teacher, sampler or feedback that broke its contract."""
+    """A teacher, a sampler or feedback broke its contract."""
 
 
 class ModelError(PreferlError, ValueError):
-    """A reward model that broke its contract."""
+    """A reward model broke its contract."""
 
 
 class DivergenceError(PreferlError, ArithmeticError):
-    """A training whose numbers became NaN or infinite.
+    """Numbers became NaN or infinite in training.
 
     >>> str(DivergenceError.of("the policy's weights"))
     "the training diverged (NaN in the policy's weights); lower the learning rate, or check ..."
@@ -78,7 +79,7 @@ class DivergenceError(PreferlError, ArithmeticError):
 
     @classmethod
     def of(cls, where: str, *, infinite: bool = False) -> Self:
-        """Build the error that names where NaN, or infinity, came up first."""
+        """Return the error that says where NaN, or infinity, appeared first."""
         return cls(
             f"the training diverged ({'infinity' if infinite else 'NaN'} in {where}); "
             "lower the learning rate, or check the observations for numbers that are far too large"
@@ -86,19 +87,19 @@ class DivergenceError(PreferlError, ArithmeticError):
 
 
 class CheckpointError(PreferlError, ValueError):
-    """A model file that cannot be loaded."""
+    """A model file cannot be loaded."""
 
 
 class StorageError(PreferlError, OSError):
-    """A folder or file that cannot be read or written."""
+    """A folder or file cannot be read or written."""
 
 
 class MissingExtraError(PreferlError, ImportError):
-    """An optional dependency that is not installed."""
+    """An optional dependency is not installed."""
 
 
 def in_words(got: object) -> str:
-    """Return a value as text; of an operating system's error, the words without the number.
+    """Return a value as text; an error of the operating system without its number.
 
     >>> in_words(FileNotFoundError(2, "No such file or directory", "config.json"))
     'No such file or directory: config.json'
@@ -109,7 +110,7 @@ def in_words(got: object) -> str:
 
 
 def closest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """Return the known name most like a mistyped one; None if `difflib`'s `cutoff` excludes all.
+    """Return the known name most like a mistyped one, or None if `difflib`'s `cutoff` excludes all.
 
     >>> closest("stepz", ["env", "steps"]), closest("fish", ["env", "steps"])
     ('steps', None)
@@ -128,9 +129,9 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def require_in(what: str, value: float, low: float, high: float, *, fix: str = "") -> None:
-    """Raise `ConfigError` unless `low <= value <= high`; a NaN is out of every range.
+    """Raise `ConfigError` unless `low <= value <= high`; NaN is out of every range.
 
-    A whole number without an upper bound must still fit into arrays.
+    Without an upper bound, a whole number must still fit into arrays.
     """
     if high == float("inf") and isinstance(value, int) and value > LARGEST_WHOLE:
         high = LARGEST_WHOLE

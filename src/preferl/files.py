@@ -17,9 +17,9 @@ from safetensors import SafetensorError
 
 from preferl.errors import StorageError, in_words
 
-_HERE: Final = -100  # `AT_FDCWD` of Linux: paths are those of the working directory
-_EXCHANGE: Final = 2  # `RENAME_EXCHANGE` of Linux's `renameat2`
-_DRAFT: Final = re.compile(r"\.(.+)\.[a-z0-9_]{8}")  # the folder in which `writing` makes a name
+_HERE: Final = -100  # Linux's `AT_FDCWD`: paths start in the current folder
+_EXCHANGE: Final = 2  # Linux's `RENAME_EXCHANGE`, an option of `renameat2`
+_DRAFT: Final = re.compile(r"\.(.+)\.[a-z0-9_]{8}")  # the folder in which `writing` makes a file
 
 
 @contextmanager
@@ -28,21 +28,21 @@ def writing(
 ) -> Iterator[Path]:
     """Yield a temporary path, which replaces `path` when the block succeeds.
 
-    The block creates a file or folder there. If it fails, the temporary path is removed and `path`
-    is unchanged. Readers of `path`, also after a power cut, find all of the old or new content.
+    The block creates a file or folder at the temporary path. If it fails, that path is removed and
+    `path` is unchanged. Readers of `path` find either all of the old content or all of the new,
+    even after a power cut.
 
     Args:
         path: the file or folder to write.
-        durable: wait until the content is on disk, so that a power cut leaves no file that refers
-            to lost content. If false, a power cut may leave an empty file; only for files that are
-            cheap to make again.
+        durable: wait until the content is on disk. Otherwise a power cut may leave an empty file,
+            so only pass false for files that are cheap to make again.
         private: only the owner can ever read the content.
-        first: keep an existing file; of several programs that write it at once, the first one
+        first: keep a file that exists already. If several programs write it at once, the first one
             wins.
 
     Raises:
-        StorageError: the folder cannot be written to, is full, or `path` is a folder where a
-            file should come or the other way round.
+        StorageError: the folder cannot be written to or is full, or `path` is a folder instead of a
+            file or a file instead of a folder.
     """
     path = Path(path)
     try:
@@ -65,7 +65,7 @@ def writing(
             shutil.rmtree(holder, ignore_errors=True)
     except StorageError:
         raise
-    except (OSError, SafetensorError) as error:  # safetensors raises its own where a disk is full
+    except (OSError, SafetensorError) as error:  # safetensors has its own error for a full disk
         raise StorageError(
             f"{path}: expected a place that can be written to, got {in_words(error)}. Choose "
             "another path, change its permissions or free some space."
@@ -73,7 +73,7 @@ def writing(
 
 
 def write_text(path: Path, text: str, *, durable: bool = True) -> None:
-    """Write a text file that is either complete or absent; `durable` as for `writing`."""
+    """Write a text file that is either complete or absent; for `durable`, see `writing`."""
     with writing(path, durable=durable) as draft:
         draft.write_text(text, encoding="utf-8")
 
@@ -86,8 +86,8 @@ def write_json(path: Path, value: object, *, durable: bool = True) -> None:
 def remove_drafts(folder: Path) -> None:
     """Remove the temporary files that killed writers left in a folder and below it.
 
-    No other program may write there meanwhile. If a writer was killed between two renames, the
-    folder that it moved aside is put back.
+    No other program may write there at the same time. If a writer was killed between two renames,
+    the folder that it had moved away is put back.
 
     Raises:
         StorageError: a file or folder cannot be removed.
@@ -114,7 +114,7 @@ def make_folder(path: Path) -> None:
     """Make a folder and its missing parents, and wait until they are on disk.
 
     Raises:
-        OSError: the folder above cannot be written to, or a file is in the way.
+        OSError: the folder that contains it cannot be written to, or a file of this name exists.
     """
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
@@ -123,7 +123,7 @@ def make_folder(path: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Wait until the disk holds a file's content, or the names in a folder.
+    """Wait until a file's content, or the list of names in a folder, is on disk.
 
     Raises:
         OSError: the file or folder is missing, or the disk cannot be reached.
@@ -138,7 +138,7 @@ def sync(path: Path) -> None:
 
 
 def sync_all(path: Path) -> None:
-    """Wait until a file, or a folder with all its content, is on disk; raises as `sync`."""
+    """Wait until a file, or a folder with all its content, is on disk; for errors, see `sync`."""
     for inside in _all(path):
         sync(inside)
 
@@ -152,7 +152,7 @@ def _set_modes(draft: Path, *, private: bool) -> None:
 
 
 def _all(path: Path) -> list[Path]:
-    """Return everything in a folder and then the folder itself, or just a file."""
+    """Return all that is in a folder and then the folder itself; for a file, only the file."""
 
     def refuse(error: OSError) -> None:
         if not isinstance(error, NotADirectoryError):  # `path` may be a file
@@ -163,13 +163,14 @@ def _all(path: Path) -> list[Path]:
 
 
 def _replace(path: Path, draft: Path, aside: Path) -> None:
-    """Move `draft` to `path`; if that fails, put an earlier folder back in place."""
+    """Move `draft` to `path`; if that fails, put the earlier folder back."""
     if not (draft.is_dir() and path.is_dir()):
         try:
             draft.replace(path)
             return
         except OSError:
-            if not (draft.is_dir() and path.is_dir()):  # else another program made the folder
+            # otherwise another program has made the folder
+            if not (draft.is_dir() and path.is_dir()):
                 raise
     if not exchange(draft, path):
         path.rename(aside)
@@ -181,9 +182,9 @@ def _replace(path: Path, draft: Path, aside: Path) -> None:
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Exchange two folders in one step; return False where system or disk cannot do that.
+    """Exchange two folders in one step; return False if the system or disk cannot do that.
 
-    Python has no function for this, and between two renames one of the paths is missing.
+    Python has no function for this. With two renames, one path would be missing for a moment.
     """
     if sys.platform != "linux":
         return False

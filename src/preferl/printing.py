@@ -1,7 +1,7 @@
-"""Make text from elsewhere safe to print: terminals show its control codes and ignore them.
+"""Make text from elsewhere safe to print, so that a terminal shows control codes as text.
 
-Names in files, of runs and of people may hold sequences that write to a terminal's clipboard or
-change its title. Errors, log messages and all that commands print pass through here.
+Names of files, runs and people may contain sequences that change a terminal's title or write to its
+clipboard. Errors, log messages and everything that commands print pass through here.
 """
 
 import logging
@@ -11,9 +11,9 @@ from typing import Final
 UNSHOWN: Final = re.compile(
     "["
     "\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters, with which sequences begin
-    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # change the direction of the text behind
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # change the direction of the text after them
     "\u2028\u2029"  # ends of lines
-    "\ud800-\udfff"  # halves of a character, and bytes of a file's name that are no text
+    "\ud800-\udfff"  # halves of a character, and bytes of file names that are not text
     "]"
 )
 """Characters that are shown as escapes; tabs and ends of lines are not among them."""

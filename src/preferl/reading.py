@@ -1,8 +1,8 @@
 """Read files from elsewhere, and turn every fault in them into one kind of error.
 
-The memory that a file may take is limited by its size. Compressed and sparse files become larger in
-memory than on disk: published data sets by a factor of ten at most, but malicious files by
-thousands.
+Readers limit the memory that a file may take, relative to its size. Compressed and sparse files
+take more memory than disk: published data sets at most ten times as much, but malicious files
+thousands of times.
 """
 
 import json
@@ -18,28 +18,32 @@ from safetensors import SafetensorError
 from preferl.errors import CheckpointError, DataError, PreferlError, in_words
 from preferl.printing import UNSHOWN
 
-MOST_JSON: Final = 64 * 2**20  # bytes of a file; ours are far smaller, as numbers lie in arrays
+# bytes of a JSON file; those of preferl are far smaller, since arrays are in other files
+MOST_JSON: Final = 64 * 2**20
 
-MOST_SETTINGS: Final = 2**16  # bytes of settings as YAML, which takes some 40 of them for each
-MOST_LEVELS: Final = 32  # of settings within settings
-MOST_BITS: Final = 1024  # of a whole number; more are beyond any float
+# bytes of settings as YAML, each of which takes about 40 bytes of memory
+MOST_SETTINGS: Final = 2**16
+MOST_LEVELS: Final = 32  # levels of settings within settings
+MOST_BITS: Final = 1024  # bits of a whole number; a larger one is beyond any float
 
 DAMAGED: Final = (
     ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, OSError,
     RuntimeError, SafetensorError, TypeError, ValueError,
 )  # fmt: skip
-"""What reading and using a damaged file raises: numbers without end, lists without end (a
-`RecursionError` is a `RuntimeError`), missing keys, values of other types, and what gymnasium
-asserts of spaces."""
+"""Errors that reading or using a damaged file raises.
+
+Causes are infinite numbers, lists nested without end (a `RecursionError` is a `RuntimeError`),
+missing keys, values of other types, and what gymnasium asserts about spaces.
+"""
 
 
 @contextmanager
 def reading(
     what: object, *, expected: str, fix: str = "", error: type[PreferlError] = CheckpointError
 ) -> Iterator[None]:
-    """Turn whatever goes wrong in the block into one error about a file.
+    """Turn any error in the block into one kind of error, about a file.
 
-    Errors of this kind, raised in the block, stay as they are.
+    An error that is already of this kind stays as it is.
     """
     try:
         yield
@@ -51,7 +55,7 @@ def reading(
 
 
 def read_bytes(path: Path, most: int) -> bytes:
-    """Read a file; raise `OSError` if that fails, and `ValueError` beyond `most` bytes."""
+    """Read a file; raise `OSError` if that fails, and `ValueError` if it has over `most` bytes."""
     with path.open("rb") as file:
         content = file.read(most + 1)
     if len(content) > most:
@@ -60,12 +64,15 @@ def read_bytes(path: Path, most: int) -> bytes:
 
 
 def read_json(path: Path) -> Any:
-    """Read JSON of at most `MOST_JSON` bytes; raises `OSError`, or `ValueError` if it is none."""
+    """Read JSON of at most `MOST_JSON` bytes.
+
+    Raise `OSError`, or `ValueError` if it is not JSON.
+    """
     return parse_json(read_bytes(path, MOST_JSON))
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Read a JSON file that holds one object; raises as `read_json`, or `ValueError` if not."""
+    """Read a JSON file that holds one object; errors as in `read_json`, or `ValueError` if not."""
     content = read_json(path)
     if not isinstance(content, dict):
         raise ValueError(f"{type(content).__name__}, not an object of JSON")
@@ -73,7 +80,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def parse_json(content: str | bytes) -> Any:
-    """Parse JSON, bytes as UTF-8; raises `ValueError` if it is none, or nested too deeply.
+    """Parse JSON, bytes as UTF-8; raise `ValueError` if it is not JSON or nested too deeply.
 
     >>> parse_json("[1, 2]")
     [1, 2]
@@ -87,12 +94,12 @@ def parse_json(content: str | bytes) -> Any:
 def parse_yaml(text: str) -> Any:
     """Parse settings as YAML, in which `1e-3` is a number as it is in JSON.
 
-    Settings with all aliases and merge keys (`<<`) written out must keep the same limits.
+    The limits also hold after all aliases and merge keys (`<<`) are written out.
 
     Raises:
-        ValueError: it is no YAML, or needs more than plain values; it is longer than
-            `MOST_SETTINGS`, nested deeper than `MOST_LEVELS`, holds aliases that multiply, a
-            number without end, or characters that a terminal would obey.
+        ValueError: the text is not YAML, needs more than plain values, is longer than
+            `MOST_SETTINGS`, is nested deeper than `MOST_LEVELS`, or contains aliases that multiply,
+            a whole number of too many digits, or characters that a terminal would obey.
 
     >>> parse_yaml("{learning_rate: 1e-3, env: Pendulum-v1}")
     {'learning_rate': 0.001, 'env': 'Pendulum-v1'}
@@ -100,7 +107,7 @@ def parse_yaml(text: str) -> Any:
     import yaml
 
     class Loader(yaml.SafeLoader):
-        """Reads plain values, and stops at brackets in brackets before it looks for their ends."""
+        """Reads plain values, and stops at nested brackets before it looks for where they end."""
 
         def fetch_flow_collection_start(self, token_class: Any) -> None:
             if self.flow_level > MOST_LEVELS:
@@ -130,13 +137,14 @@ def parse_yaml(text: str) -> Any:
 
 
 _EXPONENT: Final = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)[eE][-+]?[0-9]+$")
-"""Numbers such as `1e-3`, which YAML 1.1 takes for text."""
+"""Numbers such as `1e-3`, which YAML 1.1 reads as text."""
 
 
 def _extent(node: Any, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
-    """Letters and levels of a node of YAML when each alias is written out.
+    """Return how many letters and levels a YAML node has once each alias is written out.
 
-    They are counted before anything is built of them. `known` are those of nodes by `id`.
+    This is counted before anything is built from the nodes. `known` has earlier counts, by the `id`
+    of their node.
     """
     if isinstance(node.value, str):
         if UNSHOWN.search(node.value):
@@ -146,7 +154,7 @@ def _extent(node: Any, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
             raise ValueError(f"a whole number of {len(node.value):,} digits")
         return 1 + len(node.value), 0
     if id(node) not in known:
-        known[id(node)] = 2 * MOST_SETTINGS, 0  # a node that holds itself has no end
+        known[id(node)] = 2 * MOST_SETTINGS, 0  # a node may contain itself, without end
         letters = 1
         levels = 0
         for part in node.value:
@@ -162,7 +170,8 @@ def inside(folder: Path, name: str) -> Path:
     """Return the path of a name in a folder or its subfolders, and nowhere else.
 
     Raises:
-        ValueError: the name points elsewhere, by itself or by a link that lies in the folder.
+        ValueError: the name leads out of the folder, either by itself or through a link in the
+            folder.
 
     >>> inside(Path("run"), "../key")
     Traceback (most recent call last):
@@ -175,21 +184,24 @@ def inside(folder: Path, name: str) -> Path:
 
 
 RATIO: Final = 100
-"""Bytes in memory for each byte of the file. Compressed states of robots stay below 10 and
-compressed frames of games below 60; zlib makes up to 1,032 of a byte, and sparse arrays any
-number."""
+"""Most bytes in memory for each byte of the file.
 
-FLOOR: Final = 32 * 2**20  # bytes that any file may become; sparse arrays of this size harm nobody
+Compressed states of robots stay below 10, and compressed frames of games below 60. A byte of zlib
+becomes up to 1,032 bytes, and a byte of a sparse array any number.
+"""
+
+# bytes that any file may take in memory; sparse arrays of this size do no harm
+FLOOR: Final = 32 * 2**20
 
 _allowed: ContextVar[bool] = ContextVar("preferl_allow_large", default=False)
 
 
 @contextmanager
 def allow_large() -> Iterator[None]:
-    """Let readers open files in this block that become far larger in memory than they are.
+    """In this block, let readers open files that take far more memory than disk.
 
-    Readers refuse what grows beyond 32 MiB and beyond 100 times the size of its file, since a few
-    bytes can be made to fill any memory. Allow it for files whose maker you trust.
+    Otherwise, readers refuse a file that takes over 32 MiB and over 100 times its size in memory,
+    since a few bytes can be made to fill any memory. Allow it only if you trust the file's maker.
 
     >>> with allow_large():
     ...     Expansion("sparse.hdf5", stored=1_000).add(10**9)
@@ -203,7 +215,7 @@ def allow_large() -> Iterator[None]:
 
 @final
 class Expansion:
-    """Counts a file's bytes in memory, and refuses too many for the `stored` bytes on disk.
+    """Counts how many bytes of memory a file takes, and refuses too many for its `stored` bytes.
 
     >>> Expansion("bomb.npz", stored=1_000).add(10**9)
     Traceback (most recent call last):
@@ -219,7 +231,7 @@ class Expansion:
 
     @classmethod
     def of(cls, path: Path) -> "Expansion":
-        """Return the counter of a file, by its size; raise `OSError` if the file is missing."""
+        """Return a counter for a file of this size; raise `OSError` if the file is missing."""
         return cls(path, path.stat().st_size)
 
     @property
@@ -228,7 +240,7 @@ class Expansion:
         return 2**62 if _allowed.get() else max(FLOOR, RATIO * self._stored) - self._held
 
     def add(self, size: int) -> None:
-        """Count bytes before they are allocated; raise `DataError` if they are too many."""
+        """Count bytes before they are allocated; raise `DataError` if there are too many."""
         if size > self.left:
             raise DataError(
                 f"{self._name}: expected at most {self._held + self.left:,} bytes in memory of a "

@@ -1,8 +1,9 @@
-"""Registries of what settings, commands and files choose by name, one per kind of thing.
+"""Registries: tables of what settings, commands and files choose by name, one for each kind.
 
-An entry names a class as `module:Name`, and the dataclass of its settings. Nothing is imported
-before it is needed, so neither settings nor help load torch. To add a class to the library, write
-the class, its config and one line here; a module of your own calls `register`.
+An entry consists of a class, written as `module:Name`, and the dataclass of its settings. Modules
+are imported only when they are needed, so that settings and help do not load torch. To add a class
+to the library, write the class, its config and one line in this module. In your own module, call
+`register`.
 """
 
 import inspect
@@ -18,10 +19,10 @@ from preferl.errors import ConfigError, nearest
 from preferl.trust import ALLOWED, admitted, named_object
 
 Target = str | Callable[..., Any]
-"""A class or function, or `module:Name`, the name under which a module defines it."""
+"""A class or function, or `module:Name`, where `Name` is what its module calls it."""
 
 _TRUSTED: Final[set[str]] = set()
-"""Users' modules that `imported` has imported; modules below them are trusted, too."""
+"""Users' modules that `imported` has imported. The modules inside them are trusted, too."""
 
 
 class Entry(NamedTuple):
@@ -57,11 +58,11 @@ class Registry:
         return tuple(self._entries)
 
     def register(self, name: str, target: Target, config: Target | None = None) -> None:
-        """Add a class or function of your own, at the end of the module that defines it.
+        """Add a class or function of your own. Call this at the end of the module that defines it.
 
-        Settings, commands and files then refer to it by the name, and files also name its module.
-        To read such a file, import the module first, or trust it by name (see `preferl.trust`). If
-        the config's module does not import torch, commands read settings without waiting for it.
+        Settings, commands and files then use the name. Files also name the module. To read such a
+        file, import the module first, or trust it by name (see `preferl.trust`). If the module of
+        the config does not import torch, commands read settings without waiting for torch.
 
         Raises:
             ConfigError: the name is taken.
@@ -83,11 +84,11 @@ class Registry:
         return _loaded(self._entry(name).target)
 
     def build(self, name: str, **parts: Any) -> Any:
-        """Call the class or function of a name with those `parts` that it takes."""
+        """Call the class or function of a name with those `parts` that it has parameters for."""
         return self.bound(name, **parts)()
 
     def bound(self, name: str, **parts: Any) -> Callable[..., Any]:
-        """Return a function that calls that of a name with those `parts` that it takes."""
+        """Return a function that does the same as `build`, with these `parts`."""
         target = self.load(name)
         parameters = inspect.signature(target).parameters
         return partial(target, **{key: part for key, part in parts.items() if key in parameters})
@@ -95,11 +96,11 @@ class Registry:
     def registered_name(self, target: Target) -> str:
         """Return the name by which settings refer to a class or function.
 
-        This is the registered name. An unregistered function or class is added under the name
-        `module:Name`, by which its module defines it.
+        It is the registered name, if there is one. Otherwise the class or function is added as
+        `module:Name`, where `Name` is what its module calls it.
 
         Raises:
-            ConfigError: the name is unknown, or a module does not have the function by its name.
+            ConfigError: the name is unknown, or the function has no name in its module.
         """
         if isinstance(target, str):
             self._entry(target)
@@ -118,7 +119,7 @@ class Registry:
         return defined_name
 
     def config(self, name: str) -> type[Any]:
-        """Return the settings dataclass of a name, registered or its own; raise `ConfigError`."""
+        """Return the dataclass of the settings of a name; raise `ConfigError` if there is none."""
         config = self._entry(name).config
         if not config:
             raise ConfigError(
@@ -127,18 +128,18 @@ class Registry:
         return cast("type[Any]", _loaded(config))
 
     def has_config(self, config: type[Any]) -> bool:
-        """Whether a dataclass has the settings of an entry."""
+        """Whether a dataclass contains the settings of some entry."""
         return _text(config) in self._name_of_key
 
     def name_of(self, config: object) -> str:
-        """Return the name of the entry with these settings, a dataclass or an instance of one."""
+        """Return the name of the entry with these settings: a dataclass or one of its instances."""
         kind = config if isinstance(config, type) else type(config)
         if not self.has_config(kind):
             raise self._unknown(f"{self._noun} config", kind.__name__)
         return self._name_of_key[_text(kind)]
 
     def tag(self, config: object) -> dict[str, str]:
-        """Return how files name a config's entry: its name, and its module unless in preferl."""
+        """Return how files name the entry of a config; they add its module if that is a user's."""
         name = self.name_of(config)
         module = _module(type(config))
         is_own = module.split(".")[0] == "preferl"
@@ -147,9 +148,9 @@ class Registry:
     def named(
         self, description: Mapping[str, Any], *, source: str, trust: Collection[str] = ()
     ) -> type[Any]:
-        """Return the settings dataclass of the entry that a file names, as `tag` wrote it.
+        """Return the dataclass of settings for the entry that a file names, in the form of `tag`.
 
-        A user's module is imported if it is trusted; else this raises `ConfigError`.
+        If a user's module is trusted, it is imported. Otherwise this raises `ConfigError`.
         """
         kind = description["kind"]
         module = description.get("module")
@@ -160,7 +161,7 @@ class Registry:
 
     @property
     def _name_of_key(self) -> dict[str, str]:
-        """Map names, names of settings dataclasses, and `module:Name` of these to names."""
+        """Map each name, the name of its settings class, and that class's `module:Name`, to it."""
         by_place = {_text(e.config): name for name, e in self._entries.items() if e.config}
         by_class = {place.partition(":")[2]: name for place, name in by_place.items()}
         return by_place | by_class | {name: name for name in self._entries}
@@ -186,10 +187,11 @@ class Registry:
 
 
 def imported(module: str, *, source: str) -> ModuleType:
-    """Import a module that `preferl.trust` allows, so that it registers its entries."""
+    """Import a module if `preferl.trust` allows it, so that it registers its entries."""
     try:
         loaded = import_module(module)
-        if module.partition(".")[0] not in ALLOWED:  # whose classes are registered already
+        # classes of these packages are registered already
+        if module.partition(".")[0] not in ALLOWED:
             _TRUSTED.add(module)
         return loaded
     except Exception as error:  # a user's code may raise anything
@@ -200,7 +202,7 @@ def imported(module: str, *, source: str) -> ModuleType:
 
 
 def _module(target: Callable[..., Any]) -> str:
-    """Return the module of a class or function; that of the running script by its real name."""
+    """Return the module of a class or function; for the running script, its real name."""
     main = sys.modules.get("__main__")
     file = getattr(main, "__file__", None)
     if target.__module__ != "__main__" or file is None:
@@ -218,7 +220,7 @@ def _loaded(target: Target) -> Any:
         return target
     module = target.partition(":")[0]
     loaded = named_object(target, f"{target!r}")
-    # Trust in a module does not extend to its imports, such as `mine:os.system`.
+    # `mine:os.system` is refused: that a module is trusted says nothing about what it imports
     defining_module = str(getattr(loaded, "__module__", None))
     if defining_module.partition(".")[0] != module.partition(".")[0]:
         raise ConfigError(
@@ -240,8 +242,11 @@ SAMPLERS = Registry(
         "k_center_entropy": Entry("preferl.feedback.named_samplers:k_center_entropy"),
     },
 )
-"""Called with segments, a count and a generator. They are built from those of `scorer`,
-`likelihood`, `acquisition`, `oversampling` and `asked` that they take."""
+"""Functions of segments, a count and a generator.
+
+They are made with those of the arguments `scorer`, `likelihood`, `acquisition`, `oversampling` and
+`asked` that they take.
+"""
 
 ACQUISITIONS = Registry(
     "acquisition",
@@ -262,8 +267,11 @@ TEACHERS = Registry(
     {"scripted": Entry(_SCRIPTED, _SCRIPTED)}
     | {name: Entry(f"{_SCRIPTED}.{name}") for name in _SCRIPTS},
 )
-"""Callable frozen dataclasses, whose fields are their settings, so that a teacher of your own is
-its own config; and functions that make one, as for B-Pref's teachers and a person-like one."""
+"""Teachers: callable frozen dataclasses, whose fields are their settings.
+
+A teacher of your own is therefore its own config. Some entries are functions that make a teacher,
+such as those of B-Pref, and one that resembles a person.
+"""
 
 _LABELS = "preferl.feedback.pseudo_labels:PseudoLabels"
 _FILTER = "preferl.feedback.answer_filter:AnswerFilter"
@@ -271,8 +279,10 @@ _FILTER = "preferl.feedback.answer_filter:AnswerFilter"
 PREPARATIONS = Registry(
     "preparation", {"surf": Entry(_LABELS, _LABELS), "rime": Entry(_FILTER, _FILTER)}
 )
-"""Prepare the answers before each fit: frozen dataclasses, whose fields are their settings, called
-with comparisons and a `FitContext`."""
+"""What prepares the answers before each fit: frozen dataclasses, whose fields are their settings.
+
+They are called with comparisons and a `FitContext`.
+"""
 
 REWARD_MODELS = Registry(
     "reward model",
@@ -298,12 +308,15 @@ LOSSES = Registry(
         "squared_error": Entry("preferl.functional.preference:squared_error"),
     },
 )
-"""Functions that map preference logits `[E, P]` and preferences `[P]` to each answer's loss
-`[E, P]`; they get the configured `noise` if they take it."""
+"""Functions of preference logits `[E, P]` and preferences `[P]`, which return the loss `[E, P]` of
+each answer. They get the configured `noise` if they take it.
+"""
 
 PENALTIES = Registry("penalty", {"power": Entry("preferl.functional.penalty:power_sum")})
-"""Functions that map a reward model's parameters to a size; they get the configured `norm` if they
-take it."""
+"""Functions of a reward model's parameters that return a size.
+
+They get the configured `norm` if they take it.
+"""
 
 _CONFIGS = "preferl.online.configs"
 
@@ -315,8 +328,10 @@ ALGORITHMS = Registry(
         "sb3": Entry("preferl.online.algorithms:any_algorithm", f"{_CONFIGS}:SB3Config"),
     },
 )
-"""Algorithms of stable-baselines3, called with its arguments, by name. "sb3" is any class of
-stable-baselines3 or of the packages around it."""
+"""Algorithms of stable-baselines3, which get its usual arguments.
+
+"sb3" is any class of stable-baselines3 or of related packages.
+"""
 
 OFFLINE_LEARNERS = Registry(
     "offline learner",
@@ -338,9 +353,12 @@ OFFLINE_LEARNERS = Registry(
         ),
     },
 )
-"""Agents that learn from recorded experience; called with `observation_space`, `action_space`,
-`config`, `seed` or `seeds`, `steps` and `device`. Their config is a `LearnerConfig`. An offline run
-calls the methods of `preferl.offline.OfflineLearner`."""
+"""Agents that learn from recorded experience.
+
+They are called with `observation_space`, `action_space`, `config`, `seed` or `seeds`, `steps` and
+`device`. Their config is a `LearnerConfig`. An offline run calls the methods of
+`preferl.offline.OfflineLearner`.
+"""
 
 ENGINES = Registry(
     "engine",
@@ -349,8 +367,10 @@ ENGINES = Registry(
         "actions": Entry("preferl.offline.decision_transformer.tokens:predict_actions"),
     },
 )
-"""Hand-written functions that compute the same as a plain version, but faster. Without its line
-here, the library uses the plain version."""
+"""Hand-written functions that are faster than a plain version with the same result.
+
+If a line here is removed, the library uses the plain version.
+"""
 
 
 _PROTOCOLS: Final = {
@@ -360,7 +380,7 @@ _PROTOCOLS: Final = {
 
 
 def registry_of_protocol(hint: Any) -> Registry | None:
-    """Return the registry for a field of this type, if that is a protocol such as `Teacher`."""
+    """Return the registry for a field whose type is a protocol such as `Teacher`; else None."""
     return _PROTOCOLS.get(_text(hint)) if isinstance(hint, type) else None
 
 
@@ -374,6 +394,6 @@ def registry_of(kinds: Iterable[type[Any]]) -> Registry | None:
 
 
 def config_beside(kind: str, known: Iterable[type[Any]]) -> type[Any] | None:
-    """The registered dataclass of a kind, by either name, from the registry of the known ones."""
+    """Return the dataclass of a name, or of this class name, from the registry with the `known`."""
     registry = registry_of(known)
     return None if registry is None else registry.config(kind)

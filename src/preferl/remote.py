@@ -1,6 +1,6 @@
-"""Folders in object storage: programs use a copy on their machine, and send new files.
+"""Folders in object storage. Programs use a copy on their machine, and send new files.
 
-An object is either complete or absent. So is a folder, which is sent as one archive.
+An object is either complete or absent. A folder is sent as one archive, so the same is true of it.
 """
 
 import os
@@ -23,19 +23,19 @@ from preferl.files import writing
 from preferl.reading import inside, reading
 
 PACKAGES: Final = {"s3": ("s3fs", "s3"), "gs": ("gcsfs", "gcs")}
-"""By scheme of a URL: the package for such storage, and the extra that installs it."""
+"""For each scheme of a URL: the package for such storage, and the extra that installs it."""
 
 URL: Final = re.compile(r"(s3|gs)://[a-z0-9][a-z0-9._-]+(/[\w.=+@-]+)*/?", re.ASCII)
-"""A bucket and folders in it; a URL with an account, a query or a second scheme does not match."""
+"""A bucket and folders in it. URLs with an account, a query or a second scheme do not match."""
 
 ARCHIVE: Final = ".zip"
-"""Ends the name of an object that is a folder; files in it are stored as they are."""
+"""Ending of objects that contain a folder; files in it are stored as they are."""
 
 PARALLEL_FETCHES: Final = 16
-"""Files that a program fetches side by side."""
+"""How many files a program fetches at the same time."""
 
 CACHE: Final = "PREFERL_CACHE"
-"""Environment variable: the folder in which copies are kept, `~/.cache/preferl` by default."""
+"""Environment variable for the folder of copies; by default, it is `~/.cache/preferl`."""
 
 Location = str | Path
 """A folder of this machine, or the URL of one in object storage."""
@@ -50,8 +50,8 @@ def is_url(location: Location) -> bool:
 class SyncedFolder:
     """A folder on this machine, which may be the copy of one in object storage.
 
-    Names are relative, with `/` between folders, and stay inside. A name without an ending names a
-    folder. For a folder without object storage, nothing is sent or fetched.
+    Names are relative paths inside the folder, with `/` between folders. A name without an ending
+    is the name of a folder. If there is no object storage, nothing is sent or fetched.
 
     Args:
         location: a folder, `file:///folder`, `s3://bucket/folder` or `gs://bucket/folder`.
@@ -60,10 +60,10 @@ class SyncedFolder:
 
     Attributes:
         path: the folder on this machine.
-        url: of the folder in object storage, or None.
+        url: URL of the folder in object storage, or None.
 
     Raises:
-        ConfigError: the URL is of another kind.
+        ConfigError: the URL is not one of these kinds.
         MissingExtraError: the package for this storage is not installed.
     """
 
@@ -90,16 +90,19 @@ class SyncedFolder:
 
     @classmethod
     def at(cls, location: "Location | SyncedFolder") -> "SyncedFolder":
-        """Return the folder at a location; a `SyncedFolder` is returned as it is."""
+        """Return the folder at a location; return a `SyncedFolder` as it is."""
         return location if isinstance(location, SyncedFolder) else cls(location)
 
     def __str__(self) -> str:
         return self.url or str(self.path)
 
     def inside(self, name: str) -> Path:
-        """Return a name's path on this machine, fetched or not; refuse names outside the folder.
+        """Return a name's path on this machine, fetched or not.
 
-        Symbolic links on this machine are followed. Raises `StorageError`.
+        Symbolic links on this machine are followed.
+
+        Raises:
+            StorageError: the name leads out of the folder.
 
         >>> SyncedFolder("runs/rewards").inside("s3://other/bucket/00001").as_posix()
         'runs/rewards/s3:/other/bucket/00001'
@@ -112,11 +115,11 @@ class SyncedFolder:
     def fetch(self, name: str, *, again: bool = False) -> Path:
         """Return the path of a file or folder on this machine, after fetching it if it is missing.
 
-        The path does not exist if storage has no such name. With `again`, an existing copy is
-        replaced, since the content in storage may have changed.
+        The path does not exist if storage has no such name. With `again`, the copy is replaced,
+        since the content in storage may have changed.
 
         Raises:
-            StorageError: storage cannot be reached, or what it holds is damaged.
+            StorageError: storage cannot be reached, or its content is damaged.
         """
         path = self.inside(name)
         if self.url is None or (path.exists() and not again):
@@ -134,7 +137,7 @@ class SyncedFolder:
         return path
 
     def fetch_all(self, names: Sequence[str]) -> list[Path]:
-        """Return the paths of several names, fetched in parallel, as each waits for the network."""
+        """Return the paths of several names, fetched in parallel, since each waits long."""
         if self.url is None:
             return [self.inside(name) for name in names]
         with ThreadPoolExecutor(PARALLEL_FETCHES) as pool:
@@ -144,18 +147,18 @@ class SyncedFolder:
     def writing(
         self, name: str, *, durable: bool = True, exclusive: bool = False
     ) -> Iterator[Path]:
-        """Yield a temporary path, which gets this name when the block succeeds.
+        """Yield a temporary path. When the block succeeds, its content gets this name.
 
-        The content is sent before it appears here, so that all machines see the same.
+        The content is sent before it appears here, so that all machines see the same content.
 
         Args:
             name: name of the file or folder.
             durable: see `preferl.files.writing`.
-            exclusive: refuse a name that another program has sent.
+            exclusive: refuse a name that another program has sent already.
 
         Raises:
-            StorageError: the content cannot be written or sent, or the name is refused; nothing of
-                it is left then.
+            StorageError: the content cannot be written or sent, or the name is refused. Nothing of
+                the content remains then.
         """
         with writing(self.inside(name), durable=durable) as draft:
             yield draft
@@ -166,7 +169,7 @@ class SyncedFolder:
         """Return the names of files and folders in storage; none if the folder is missing.
 
         Raises:
-            StorageError: the folder cannot be read, or storage not reached.
+            StorageError: the folder cannot be read, or storage cannot be reached.
         """
         if self.url is None:
             expected = "a folder that can be read"
@@ -185,7 +188,7 @@ class SyncedFolder:
         """Remove a file or folder here and in storage; do nothing if it is missing.
 
         Raises:
-            StorageError: it cannot be removed, or storage not reached.
+            StorageError: the file cannot be removed, or storage cannot be reached.
         """
         path = self.inside(name)
         renamed = path.with_name(f".{path.name}.old")
@@ -194,7 +197,7 @@ class SyncedFolder:
                 self._storage.rm_file(self._object(name))
         with reading(path, expected="something that can be removed", error=StorageError):
             with suppress(FileNotFoundError):
-                path.rename(renamed)  # first, so that no program reads a folder half removed
+                path.rename(renamed)  # first, so that no program reads a folder while it is removed
             if renamed.is_dir():
                 shutil.rmtree(renamed, ignore_errors=True)
             else:
@@ -209,7 +212,7 @@ class SyncedFolder:
             target = self._object(name)
             try:
                 self._storage.put_file(str(draft), target, mode=mode)
-            except FileExistsError:  # an earlier try of ours may have sent it
+            except FileExistsError:  # an earlier attempt of this program may have sent it
                 if self._storage.cat_file(target) != draft.read_bytes():
                     raise
 
@@ -219,15 +222,15 @@ class SyncedFolder:
 
     @contextmanager
     def _reaching(self, *, missing: bool = True) -> Iterator[None]:
-        """Raise the errors of a storage's package as `StorageError`.
+        """Turn the errors of a storage's package into `StorageError`.
 
-        A missing name is no error if `missing` is false.
+        If `missing` is false, a missing name is not an error.
         """
         expected = "storage that can be reached, with the rights to do this"
         fix = "Check the network and the credentials in the environment, and try again."
         try:
             yield
-        except Exception as error:  # each package has errors of its own
+        except Exception as error:  # each package has its own errors
             if isinstance(error, FileNotFoundError) and not missing:
                 return
             if isinstance(error, FileExistsError):
@@ -238,14 +241,14 @@ class SyncedFolder:
 
 
 def cache_folder() -> Path:
-    """Return the folder of copies: the environment's, or the user's default."""
+    """Return the folder of copies: the one of the environment variable, or the user's default."""
     if folder := os.environ.get(CACHE):
         return Path(folder)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "preferl"
 
 
 def _pack(folder: Path, packed: Path) -> Path:
-    """Write all files of a folder, and of folders within, uncompressed into an archive."""
+    """Write all files of a folder and its subfolders into an archive, uncompressed."""
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
         for file in sorted(folder.rglob("*")):
             if file.is_file():
@@ -254,9 +257,10 @@ def _pack(folder: Path, packed: Path) -> Path:
 
 
 def _unpack(packed: Path, folder: Path, name: str) -> None:
-    """Write the files of an archive into a new folder; refuse archives that `_pack` did not write.
+    """Write the files of an archive into a new folder. Refuse archives that `_pack` did not write.
 
-    Files that are compressed, overlap or point elsewhere could fill the disk; `_pack` writes none.
+    The files of such archives might be compressed, overlap or have paths outside, and fill the
+    disk.
     """
     with reading(name, expected="an archive as preferl sends it", error=StorageError):
         try:

@@ -1,4 +1,4 @@
-"""Sinks for training metrics: JSON lines, TensorBoard, Weights & Biases, several at once."""
+"""Sinks for training metrics: JSON lines, TensorBoard, Weights & Biases, or several at once."""
 
 import json
 import math
@@ -19,14 +19,17 @@ from preferl.shapes import Array, FloatArray
 
 
 class MetricSink(Protocol):
-    """Takes metrics as they arise."""
+    """Takes metrics as they come up."""
 
     def log(self, values: Mapping[str, float], step: int) -> None:
-        """Record named numbers; `step` counts environment steps unless a docstring differs."""
+        """Record named numbers.
+
+        `step` counts environment steps unless a caller documents another unit.
+        """
         ...
 
     def close(self) -> None:
-        """Write what is pending and let go of files."""
+        """Write what is pending, and close files."""
         ...
 
 
@@ -38,9 +41,10 @@ def _writing_to(place: Path | str) -> AbstractContextManager[None]:
 
 @final
 class JsonlSink:
-    """One JSON object per call and line, on disk before `log` returns; NaN becomes null.
+    """Writes one JSON object per line and call, with null instead of NaN.
 
-    A resumed run continues the file; a last line that a crash cut off is dropped first.
+    A line is on disk before `log` returns. A resumed run continues the file. If a crash cut off the
+    last line, that line is dropped first.
 
     Raises:
         StorageError: the file cannot be written.
@@ -56,7 +60,10 @@ class JsonlSink:
             self._file = path.open("a", encoding="utf-8")
 
     def log(self, values: Mapping[str, float], step: int) -> None:
-        """Append one line: the numbers and, under `step`, the step; raises `StorageError`."""
+        """Append one line: the numbers, and the step as `step`.
+
+        Raise `StorageError` if that fails.
+        """
         line = {name: float(v) if math.isfinite(v) else None for name, v in values.items()}
         text = json.dumps(line | {"step": int(step)}, allow_nan=False)
         with _writing_to(self._path):
@@ -64,14 +71,14 @@ class JsonlSink:
             self._file.flush()
 
     def close(self) -> None:
-        """Close the file; raises `StorageError` where the disk cannot take what is pending."""
+        """Close the file; raise `StorageError` if the disk cannot take what is pending."""
         with _writing_to(self._path):
             self._file.close()
 
 
 @final
 class TensorBoardSink:
-    """Scalars for TensorBoard, as event files in a folder.
+    """Writes scalars for TensorBoard, as event files in a folder.
 
     Raises:
         StorageError: the folder cannot be written to.
@@ -84,29 +91,29 @@ class TensorBoardSink:
             self._writer: Any = tensorboard.SummaryWriter(str(folder))
 
     def log(self, values: Mapping[str, float], step: int) -> None:
-        """Add one point per name; raises `StorageError`."""
+        """Add one point per name; raise `StorageError` if that fails."""
         with _writing_to(self._folder):
             for name, value in values.items():
                 self._writer.add_scalar(name, float(value), int(step))
 
     def close(self) -> None:
-        """Flush and close the event file; raises `StorageError`."""
+        """Flush and close the event file; raise `StorageError` if that fails."""
         with _writing_to(self._folder):
             self._writer.close()
 
 
 @final
 class WandbSink:
-    """Numbers for Weights & Biases.
+    """Sends numbers to Weights & Biases.
 
-    What is not given is taken from its own variables: `WANDB_PROJECT`, "preferl" without one,
-    `WANDB_ENTITY`, `WANDB_MODE`, and all others that it knows.
+    Arguments that are None come from the environment variables of Weights & Biases: `WANDB_PROJECT`
+    ("preferl" if it is not set), `WANDB_ENTITY`, `WANDB_MODE`, and all others that it reads.
 
     Args:
         project: the project there.
-        entity: the user or team it belongs to.
-        name: the run's name; drawn by the service if None.
-        folder: where its local files go.
+        entity: the user or team to whom the project belongs.
+        name: the run's name; if None, the service draws one.
+        folder: where the service keeps local files.
         mode: `"online"`, `"offline"` to upload later with `wandb sync`, or `"disabled"`.
 
     Raises:
@@ -137,7 +144,7 @@ class WandbSink:
             ) from error
 
     def log(self, values: Mapping[str, float], step: int) -> None:
-        """Log the numbers with the step as one of them, since wandb refuses steps that go back."""
+        """Log the numbers, and the step as one of them, since wandb refuses steps that go back."""
         self._run.log({**values, "step": int(step)})
 
     def close(self) -> None:
@@ -147,18 +154,18 @@ class WandbSink:
 
 @final
 class Sinks:
-    """Several sinks as one; without any, numbers are dropped."""
+    """Several sinks as one; if there are none, numbers are dropped."""
 
     def __init__(self, *sinks: MetricSink) -> None:
         self._sinks = sinks
 
     def log(self, values: Mapping[str, float], step: int) -> None:
-        """Hand the numbers to each."""
+        """Pass the numbers to each sink."""
         for sink in self._sinks:
             sink.log(values, step)
 
     def close(self) -> None:
-        """Close each; one that fails does not keep the others open."""
+        """Close each sink, even if closing another one fails."""
         with ExitStack() as stack:
             for sink in self._sinks:
                 stack.callback(sink.close)
@@ -173,15 +180,15 @@ PLACES: Final[Mapping[str, Callable[[Path], MetricSink]]] = {
 
 
 PLACES_BY_DEFAULT: Final = ("jsonl", "tensorboard")
-"""Of runs that train: both stay on this machine."""
+"""Sinks of runs that train, by default. Both write on this machine."""
 
 
 def require_places(places: Sequence[str]) -> None:
-    """Check the places of `open_sinks`, before a folder is made.
+    """Check the places for `open_sinks`, before a folder is made.
 
     Raises:
-        ConfigError: another place than those of `PLACES`, or one twice.
-        MissingExtraError: wandb is asked for and not installed.
+        ConfigError: a place is not one of `PLACES`, or is named twice.
+        MissingExtraError: wandb is named but not installed.
     """
     if not set(places) <= PLACES.keys() or len(set(places)) < len(places):
         raise ConfigError(
@@ -192,30 +199,30 @@ def require_places(places: Sequence[str]) -> None:
 
 
 def open_sinks(places: Sequence[str], folder: Path) -> MetricSink:
-    """Open one sink for some of `PLACES`, all of them inside a run's folder.
+    """Open sinks for some of `PLACES`, all in the folder of a run, and return them as one.
 
-    Weights & Biases shows the folder's name.
+    In Weights & Biases, the run has the name of the folder.
 
     Raises:
-        ConfigError, MissingExtraError: as `require_places`, or nobody is signed in to wandb.
+        ConfigError, MissingExtraError: see `require_places`; or nobody is signed in to wandb.
         StorageError: the folder cannot be written to.
     """
     require_places(places)
-    with ExitStack() as opened:  # closes the first where a later one fails
+    with ExitStack() as opened:  # closes the first sinks if opening a later one fails
         sinks = [opened.enter_context(closing(PLACES[place](folder))) for place in places]
         opened.pop_all()
     return Sinks(*sinks)
 
 
 def read_jsonl(path: Path | str) -> dict[str, FloatArray]:
-    """Read what `JsonlSink` wrote: columns of one row per line, NaN where a line lacks a name.
+    """Read what `JsonlSink` wrote, as columns with a row per line; NaN if a line lacks the name.
 
-    A last line that a crash cut off is left out.
+    If a crash cut off the last line, that line is left out.
 
     Raises:
         StorageError: the file cannot be read.
-        DataError: another line is not a JSON object of numbers, or so many lines have names of
-            their own that the columns are far larger than the file.
+        DataError: another line is not a JSON object of numbers, or so many lines have different
+            names that the columns would be far larger than the file.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -251,9 +258,9 @@ def read_jsonl(path: Path | str) -> dict[str, FloatArray]:
 
 
 def common_series(found: Iterable[tuple[Array, FloatArray]]) -> tuple[Array, FloatArray]:
-    """Several `series` as one: the steps `[n]` that all of them have, and their values `[S, n]`.
+    """Join several `series`: return the steps `[n]` that all have, and their values `[S, n]`.
 
-    Without any series there are no steps.
+    If there are no series, there are no steps.
 
     >>> first = np.array([1, 2]), np.array([0.5, 0.4])
     >>> second = np.array([2, 3]), np.array([0.3, 0.2])
@@ -268,9 +275,9 @@ def common_series(found: Iterable[tuple[Array, FloatArray]]) -> tuple[Array, Flo
 
 
 def series(columns: Mapping[str, FloatArray], name: str) -> tuple[Array, FloatArray]:
-    """Return the steps at which a metric was logged, in rising order, and its values there.
+    """Return the steps at which a metric was logged, in increasing order, and its values there.
 
-    A resumed run logs some steps once more; the last value counts.
+    A resumed run logs some steps again; the last value counts.
 
     >>> metrics = {"step": np.array([1.0, 2.0, 2.0]), "loss": np.array([0.5, 0.4, 0.3])}
     >>> [column.tolist() for column in series(metrics, "loss")]

@@ -1,10 +1,10 @@
-"""Axis letters and array types, declared once and used in every docstring.
+"""Letters of axes and types of arrays, declared once and used in every docstring.
 
-`T` steps end to end · `K` episodes · `N` segments · `L` steps per segment · `H` steps of history a
-reward may see · `P` pairs · `B` rows of a minibatch · `E` ensemble members · `S` seeds trained at
-once · `V` parallel environments · `R` answers of people to `Q` queries · `A` annotators.
+`T` steps end to end · `K` episodes · `N` segments · `L` steps per segment · `H` steps of history
+that a reward may see · `P` pairs · `B` rows of a minibatch · `E` ensemble members · `S` seeds
+trained at once · `V` parallel environments · `R` answers of people to `Q` queries · `A` annotators.
 
-Real steps come last everywhere: windows shorter than their axis are padded on the left.
+Real steps come last everywhere: a window with fewer steps than its axis is padded on the left.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,15 +19,18 @@ IntArray = NDArray[np.integer[Any]]
 BoolArray = NDArray[np.bool_]
 
 Observations = Array | dict[str, Array]
-"""One array, or flat keys to arrays that share their leading axes; nesting is joined by `/`."""
+"""One array, or several in a flat dictionary, which share their leading axes.
+
+Keys join nested names by `/`.
+"""
 
 Tree = TypeVar("Tree")
 
 
 def map_observations(function: Callable[..., Any], *observations: Tree) -> Tree:
-    """Apply `function` to each array of one or more alike observations.
+    """Apply `function` to each array of one or several observations of the same structure.
 
-    Works for numpy arrays and torch tensors, since it only looks at the dictionary around them.
+    This works for numpy arrays and torch tensors, since only the dictionary around them matters.
 
     >>> map_observations(lambda a: a.shape, {"arm": np.zeros((2, 3)), "hand": np.zeros(2)})
     {'arm': (2, 3), 'hand': (2,)}
@@ -39,12 +42,12 @@ def map_observations(function: Callable[..., Any], *observations: Tree) -> Tree:
 
 
 def leaves(observations: Any) -> list[Any]:
-    """The arrays of an observation, in the order of their keys."""
+    """Return the arrays of an observation, in the order of their keys."""
     return list(observations.values()) if isinstance(observations, Mapping) else [observations]
 
 
 def take(observations: Tree, rows: Any) -> Tree:
-    """Rows of an observation, along the first axis of each of its arrays.
+    """Return rows of an observation, along the first axis of each of its arrays.
 
     >>> take(np.array([5, 6, 7]), np.array([[0, 2]])).tolist()
     [[5, 7]]
@@ -53,7 +56,7 @@ def take(observations: Tree, rows: Any) -> Tree:
 
 
 def keeps_values(values: Array, dtype: np.dtype[Any]) -> bool:
-    """Whether numbers stay what they are in an array of a type, but for rounding to its floats.
+    """Whether numbers keep their values in an array of a type, except that floats are rounded.
 
     >>> keeps_values(np.array([3.0]), np.dtype(np.uint8))
     True
@@ -68,5 +71,5 @@ def keeps_values(values: Array, dtype: np.dtype[Any]) -> bool:
         return False
     if dtype.kind == "f":
         return True
-    with np.errstate(invalid="ignore"):  # NaN and what is too large become any number
+    with np.errstate(invalid="ignore"):  # NaN and numbers that are too large become any number
         return np.array_equal(values.astype(dtype), values)

@@ -8,12 +8,12 @@ from contextvars import ContextVar
 from typing import Any, Final, NamedTuple, final
 
 MOST_WEIGHTS: Final = 1_000_000
-"""Most weights of a small network: one update takes some ten milliseconds on one core."""
+"""Most weights of a small network, for which an update takes about ten milliseconds on a core."""
 
 
 @final
 class _Threads(NamedTuple):
-    """Threads that networks of two sizes take."""
+    """How many threads small and large networks use."""
 
     small: int
     large: int
@@ -25,9 +25,9 @@ _THREADS: ContextVar[_Threads | None] = ContextVar("threads", default=None)
 
 @contextmanager
 def _block(count: int, within: _Threads) -> Iterator[None]:
-    """Let torch, if it is loaded, take `count` threads in a block, and then as many as before.
+    """Let torch, if it is loaded, use `count` threads in the block, and restore the number after.
 
-    Networks in blocks of `threads_for` inside this block take the threads of `within`.
+    In blocks of `threads_for` inside this block, networks use the threads of `within`.
     """
     token = _THREADS.set(within)
     torch: Any = sys.modules.get("torch")
@@ -45,18 +45,17 @@ def _block(count: int, within: _Threads) -> Iterator[None]:
 def torch_threads(count: int) -> AbstractContextManager[None]:
     """Let torch, if it is loaded, use `count` threads, at least 1, inside the block.
 
-    Networks of all sizes use as many there: `threads_for` changes nothing.
+    This is the number for networks of all sizes: `threads_for` does not change it inside.
     """
     return _block(count, _Threads(small=count, large=count))
 
 
 def threads_for(*, small: bool) -> AbstractContextManager[None]:
-    """Let a network take one thread inside the block if it is small, and all of torch's if not.
+    """Inside the block, let a small network use one thread, and a large one all of torch's.
 
-    Several threads wait for one another at the end of every operation. Where another program
-    works on the same cores, that is a hundred times slower than one thread for small networks.
-    "All" means the number outside of all blocks, also for a large network inside the block of a
-    small one.
+    Several threads wait for each other at the end of every operation. If another program uses the
+    same cores, this makes small networks a hundred times slower than one thread does. "All" is the
+    number outside of all blocks, even for a large network in the block of a small one.
     """
     threads = _THREADS.get()
     if threads is None:
@@ -65,7 +64,7 @@ def threads_for(*, small: bool) -> AbstractContextManager[None]:
 
 
 def is_small(network: Any, *, context: int = 1) -> bool:
-    """Whether a module of torch is too small for several threads to be any faster.
+    """Whether a torch module is so small that several threads do not make it faster.
 
     A small network has at most `MOST_WEIGHTS` weights, no convolutions and no memory, and reads a
     single step. A `context` above 1, as in transformers, multiplies the work.
@@ -80,10 +79,10 @@ def is_small(network: Any, *, context: int = 1) -> bool:
 
 def usable_cores() -> int:
     """Processor cores that this program may use; at least 1."""
-    mine = hasattr(os, "sched_getaffinity")  # not on every system; jobs may use fewer
+    mine = hasattr(os, "sched_getaffinity")  # not on every system; a job may be allowed fewer cores
     return max(1, len(os.sched_getaffinity(0)) if mine else os.cpu_count() or 1)
 
 
 def half_of_the_cores() -> int:
-    """Threads for heavy work beside another program that is as busy; at least 1."""
+    """Threads for heavy work beside another program that is just as busy; at least 1."""
     return max(1, usable_cores() // 2)

@@ -1,7 +1,7 @@
 """Which code may run because a text names it, and how preferl starts its own programs.
 
-A module is imported only if a person types its name now, passes it in Python, or it belongs to
-`ALLOWED`; never because a database, a file or a folder says so.
+A module is imported only if a person types its name now or passes it in Python, or if it belongs to
+`ALLOWED`. It is never imported because a database, a file or a folder names it.
 """
 
 import os
@@ -22,22 +22,23 @@ ALLOWED: Final = frozenset(
 )
 """Packages whose public modules any text may name."""
 
-SAFE_PATH: Final = "PYTHONSAFEPATH"  # set, it keeps the current folder off a Python's path
+# if it is set, Python does not look for modules in the current folder
+SAFE_PATH: Final = "PYTHONSAFEPATH"
 
 
 def admitted(name: object, *, source: str, trust: Collection[str] = ()) -> str:
-    """Return a name from a file or database, if the module that it names may be imported.
+    """Return a name from a file or database, if the module in it may be imported.
 
-    Every id of an environment that is read from a file or a database passes here before gymnasium
-    sees it, since gymnasium imports the module of `module:Id`.
+    Every environment id from a file or database passes through here before gymnasium gets it, since
+    gymnasium imports the module in `module:Id`.
 
     Args:
         name: an id such as `Pendulum-v1`, or `module:Name`.
-        source: where it was read, for the message.
-        trust: modules that a person trusts, with all that is below them.
+        source: where the name was read, for the message.
+        trust: modules that a person trusts. The modules inside them are trusted, too.
 
     Raises:
-        ConfigError: the name is not text or malformed, or nobody trusts its module.
+        ConfigError: the name is not text or is malformed, or nobody trusts its module.
 
     >>> admitted("gymnasium.envs:Pendulum-v1", source="the project")
     'gymnasium.envs:Pendulum-v1'
@@ -60,26 +61,28 @@ def admitted(name: object, *, source: str, trust: Collection[str] = ()) -> str:
 
 
 def resolve(name: str, *, what: str, source: str, trust: Collection[str] = ()) -> Any:
-    """Import what `module:Name` stands for, if its module may be imported; `Name` may have dots.
+    """Import the object of `module:Name`, if its module may be imported; `Name` may contain dots.
 
-    Messages call it `what`, and name the `source` where it was read; `trust` as for `admitted`.
+    Messages call the object `what`, and name the `source` where it was read. For `trust`, see
+    `admitted`.
 
     Raises:
-        ConfigError: a module that nobody trusts, or no such object.
+        ConfigError: nobody trusts the module, or there is no such object.
 
     >>> resolve("preferl.trust:resolve", what="an example", source="this page").__name__
     'resolve'
     """
-    _parts(name, what)  # `admitted` lets a plain name pass
+    _parts(name, what)  # `admitted` does not refuse a plain name
     admitted(name, source=source, trust=trust)
     return named_object(name, what)
 
 
 def named_object(name: str, what: str) -> Any:
-    """Import what `module:Name` stands for; only for names that code holds or somebody typed.
+    """Import the object of `module:Name`. Only pass names from code, or names that somebody typed.
 
     Raises:
-        ConfigError: no such object; messages call it `what`.
+        ConfigError: there is no such object; the message calls it `what`.
+        MissingExtraError: its module needs an extra that is not installed.
         MissingExtraError: its module needs an extra that is not installed.
     """
     module, attributes = _parts(name, what)
@@ -92,13 +95,13 @@ def named_object(name: str, what: str) -> Any:
 
 
 def typed(*names: str | None, trust: Collection[str] = ()) -> tuple[str, ...]:
-    """Return the modules beyond `ALLOWED` that a person names; the current folder may hold them.
+    """Return the modules outside `ALLOWED` that a person names. The current folder may hold them.
 
-    Names are ids or `module:Name`. If a module is in that folder and nowhere else, the folder comes
-    last on Python's path, so that nothing in it hides an installed module.
+    Names are ids or `module:Name`. If a module is only in the current folder, that folder is added
+    at the end of Python's path, so that nothing in it hides an installed module.
 
     Raises:
-        ConfigError: a name with a colon that is not `module:Name`, or a module that cannot be one.
+        ConfigError: a name with a colon is not `module:Name`, or a text cannot be a module's name.
     """
     _require_modules(trust)
     allowed_modules = (*trust, *_modules_of(*names))
@@ -110,7 +113,7 @@ def typed(*names: str | None, trust: Collection[str] = ()) -> tuple[str, ...]:
 
 
 def trust_options(trust: Collection[str]) -> tuple[str, ...]:
-    """Trusted modules as options of a command; raises `ConfigError` if one cannot be a module.
+    """Return trusted modules as options of a command; raise `ConfigError` for a malformed name.
 
     >>> trust_options(["mine", "yours"])
     ('--trust', 'mine', '--trust', 'yours')
@@ -120,7 +123,7 @@ def trust_options(trust: Collection[str]) -> tuple[str, ...]:
 
 
 def preferl_program(*arguments: str, module: str = "preferl") -> tuple[str, ...]:
-    """The command line of `preferl`, or of a module of ours, off the current folder.
+    """Return the command line of `preferl` or one of its modules, which ignores the current folder.
 
     >>> preferl_program("annotate", "serve")[1:]
     ('-P', '-m', 'preferl', 'annotate', 'serve')
@@ -130,9 +133,9 @@ def preferl_program(*arguments: str, module: str = "preferl") -> tuple[str, ...]
 
 @contextmanager
 def safe_children() -> Iterator[None]:
-    """Keep the current folder off the path of each Python that is started in the block.
+    """Let Python programs that start in the block ignore modules in the current folder.
 
-    `multiprocessing` begins processes with `python -c`, which looks there for modules first.
+    `multiprocessing` starts processes with `python -c`, which looks there for modules first.
     """
     earlier_value = os.environ.get(SAFE_PATH)
     os.environ[SAFE_PATH] = "1"
@@ -146,12 +149,12 @@ def safe_children() -> Iterator[None]:
 
 
 def _modules_of(*names: str | None) -> tuple[str, ...]:
-    """The modules of names such as `module:Name`; a plain name has none."""
+    """Return the modules of names such as `module:Name`; a plain name has none."""
     return tuple(_parts(name)[0] for name in names if name is not None and ":" in name)
 
 
 def meant_name(name: str) -> str:
-    """What to do about a path or dotted name in place of `module:Name`: a sentence, or "".
+    """Say what to do about a path or dotted name instead of `module:Name`: a sentence, or "".
 
     >>> meant_name("./arm.py:ReachArm")
     'Did you mean arm:ReachArm?'
@@ -160,12 +163,12 @@ def meant_name(name: str) -> str:
     """
     path, _, rest = name.partition(":")
     if not rest and not path.endswith(".py"):
-        path, _, rest = path.rpartition(".")  # as `arm.ReachArm`
+        path, _, rest = path.rpartition(".")  # such as `arm.ReachArm`
         if not (_is_dotted(path) and rest.isidentifier() and _can_be_found(path)):
             return ""
     parts = PurePath(path.removesuffix(".py")).parts
     module = ".".join(parts)
-    if not _is_dotted(module) and parts:  # in a folder beyond the current one
+    if not _is_dotted(module) and parts:  # the file is below another folder than the current one
         module = parts[-1]
     if not _is_dotted(module) or (module == name.partition(":")[0] and rest):
         return ""
@@ -175,7 +178,7 @@ def meant_name(name: str) -> str:
 
 
 def _can_be_found(module: str) -> bool:
-    """Whether Python finds the top of a module, in the current folder included."""
+    """Whether Python finds the outermost package of a module, perhaps in the current folder."""
     top = module.split(".")[0]
     return PathFinder.find_spec(top, [str(Path.cwd()), *sys.path]) is not None
 
@@ -203,14 +206,14 @@ def _is_dotted(module: str) -> bool:
 
 
 def _needs_no_trust(module: str) -> bool:
-    """Whether a module is a public one of an allowed package, installed outside this folder."""
+    """Whether a module is public, in an allowed package, and installed outside of this folder."""
     parts = module.split(".")
     is_public = not any(part.startswith("_") for part in parts)
     return parts[0] in ALLOWED and is_public and not _is_only_here(module)
 
 
 def _is_only_here(module: str) -> bool:
-    """Whether Python would find a module in the current folder alone."""
+    """Whether Python would find a module only in the current folder."""
     top = module.split(".")[0]
     working_directory = str(Path.cwd())
     if top in sys.modules or PathFinder.find_spec(top, [working_directory]) is None:

@@ -1,4 +1,4 @@
-"""Encode frames as a video that browsers can step through, or one frame as a small picture."""
+"""Encode frames as a video that a browser can step through, or one frame as a small picture."""
 
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
@@ -14,38 +14,39 @@ from preferl.errors import ConfigError, DataError
 from preferl.shapes import Array
 
 SMALLEST = 256
-"""Pixels of the shorter side below which a picture is too small to see, and is scaled up."""
+"""A picture whose shorter side has fewer pixels is too small to see, and is scaled up."""
 
 LARGEST = 2048
-"""Pixels of the longer side that scaling up never passes."""
+"""Pixels that the longer side of a scaled picture never exceeds."""
 
 KEYFRAME_EVERY = 10
-"""Frames between complete pictures: what a browser decodes at most when a person steps back."""
+"""Frames between complete pictures: a browser decodes at most as many when a person steps back."""
 
 PICTURE_SIDE: Final = 256
-"""Pixels of the longer side of a picture alone, at most."""
+"""Most pixels on the longer side of a single picture."""
 
 QUALITIES: Final = ((1, 3), (1, 8), (1, 16), (1, 31), (2, 31), (4, 31), (8, 31))
-"""How a picture gets smaller: detail left out, by a factor, and JPEG's scale of quantisation."""
+"""How a picture is made smaller: a factor of lost detail, and JPEG's scale of quantisation."""
 
 
 def encode(frames: Iterable[Array], fps: int, *, smallest: int = SMALLEST) -> bytes:
-    """Encode frames as an H.264 MP4 that begins to play before it is loaded.
+    """Encode frames as an H.264 MP4 that plays before it is completely loaded.
 
-    The constrained baseline profile has no frames that refer to later ones, so that frame `t`
-    is shown at exactly `t / fps` seconds, on telephones, too. Equal frames give equal bytes.
+    In the constrained baseline profile, no frame refers to a later one, so frame `t` is shown at
+    exactly `t / fps` seconds, on telephones, too. Equal frames give equal bytes.
 
     Args:
-        frames: `[T, height, width, 3]` or grey `[T, height, width]` or `[T, height, width, 1]`
-            bytes, or one picture after another, of which then one is held at a time. Odd sizes,
-            which the colour format cannot hold, repeat their last row or column.
+        frames: bytes `[T, height, width, 3]`, or grey ones `[T, height, width]` or
+            `[T, height, width, 1]`. An iterator of pictures also works; then only one picture is in
+            memory at a time. The colour format cannot hold odd sizes, so their last row or column
+            is repeated.
         fps: frames per second.
-        smallest: pixels of the shorter side below which pictures are scaled up by a whole factor,
-            each pixel to a square, so that video games stay sharp.
+        smallest: if the shorter side has fewer pixels, pictures are scaled up by a whole factor.
+            Each pixel becomes a square, so that video games stay sharp.
 
     Raises:
         DataError: `frames` are not such arrays, differ in size, or are empty.
-        ConfigError: `fps` is less than one.
+        ConfigError: `fps` is below 1.
 
     >>> encode(np.zeros((2, 16, 16, 3), np.uint8), 10)[4:8]
     b'ftyp'
@@ -56,7 +57,7 @@ def encode(frames: Iterable[Array], fps: int, *, smallest: int = SMALLEST) -> by
     first = next(pictures, None)
     if first is None:
         raise DataError("frames: expected one or more, got none.")
-    # The index can only move to the front of a file that has a name.
+    # Only in a file with a name can the index move to the front.
     with TemporaryDirectory() as folder:
         file = Path(folder) / "clip.mp4"
         _write(file, first, pictures, fps)
@@ -64,7 +65,7 @@ def encode(frames: Iterable[Array], fps: int, *, smallest: int = SMALLEST) -> by
 
 
 def _colour(frames: Iterable[Array]) -> Iterator[Array]:
-    """Yield pictures `[height, width, 3]`, all of the size of the first."""
+    """Yield pictures `[height, width, 3]`; all must have the size of the first one."""
     size = None
     for frame in frames:
         picture = frame[..., None] if frame.ndim == 2 else frame
@@ -96,7 +97,7 @@ def _write(file: Path, first: Array, rest: Iterator[Array], fps: int) -> None:
         stream.pix_fmt = "yuv420p"
         keyframes = {"g": str(KEYFRAME_EVERY)}
         stream.options = {"preset": "veryfast", "crf": "23", "profile": "baseline"} | keyframes
-        stream.thread_count = 1  # with more, the bytes differ from machine to machine
+        stream.thread_count = 1  # with more, machines write different bytes
         stream.height, stream.width = first.shape[:2]
         for frame in chain([first], rest):
             picture = av.VideoFrame.from_ndarray(np.ascontiguousarray(frame), format="rgb24")
@@ -107,10 +108,11 @@ def _write(file: Path, first: Array, rest: Iterator[Array], fps: int) -> None:
 def encode_picture(picture: Array, most_bytes: int) -> bytes:
     """Encode one frame as the best JPEG of at most `most_bytes` bytes.
 
-    Frames of one size become pictures of one size, `PICTURE_SIDE` at most on the longer side.
+    Frames of one size become pictures of one size, with at most `PICTURE_SIDE` on the longer side.
 
     Raises:
-        DataError: not a frame as `encode` takes it, or no room even for a blurred one.
+        DataError: the array is not a frame that `encode` takes, or even a blurred picture is too
+            large.
 
     >>> data = encode_picture(np.full((40, 60, 3), 200, np.uint8), 4096)
     >>> len(data) <= 4096, decode_picture(data).shape
@@ -132,7 +134,10 @@ def encode_picture(picture: Array, most_bytes: int) -> bytes:
 
 
 def decode_picture(data: bytes) -> Array:
-    """`[height, width, 3]` of bytes that `encode_picture` gave; `DataError` for others."""
+    """Return the picture `[height, width, 3]` that `encode_picture` encoded.
+
+    Else raise `DataError`.
+    """
     codec: Any = av.CodecContext.create("mjpeg", "r")
     try:
         frame = next(iter([*codec.decode(av.Packet(data)), *codec.decode(None)]))
