@@ -1,6 +1,6 @@
 """Teach agents by comparing clips of behaviour.
 
-Frequently used names are imported at their first use, so `import preferl` costs nothing.
+Frequently used names are imported when they are first used, so `import preferl` takes no time.
 """
 
 import os
@@ -10,8 +10,8 @@ from preferl import _optional
 
 __version__ = "0.1.0"
 
-# On some processors, the last bit of MKL's products depends on where arrays lie in memory. Two
-# runs with one seed agree only if this is turned off before torch's first product.
+# On some processors, the last bit of MKL's products depends on where arrays lie in memory. Two runs
+# with one seed agree only if MKL is told to avoid this before torch's first product.
 os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
 
 if TYPE_CHECKING:

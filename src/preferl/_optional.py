@@ -1,4 +1,4 @@
-"""Import optional dependencies, and the names of packages, at the point of use."""
+"""Import optional dependencies when they are needed, and names of packages when they are used."""
 
 import ast
 import pkgutil
@@ -10,10 +10,11 @@ from preferl.errors import MissingExtraError
 
 
 def require(module: str, *, extra: str) -> Any:
-    """Import `module`, or name the extra of preferl that installs it.
+    """Import `module`; if it is missing, say which extra of preferl installs it.
 
     Raises:
-        MissingExtraError: the module is not installed; the message holds the install line.
+        MissingExtraError: the module is not installed; the message has the command that installs
+            it.
     """
     try:
         return import_module(module)
@@ -25,9 +26,10 @@ def require(module: str, *, extra: str) -> Any:
 def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """Return `__getattr__`, `__dir__` and `__all__` of a package that imports names on first use.
 
-    The package's file lists its names once, as type checkers and editors read re-exports:
-    `from module import name as name`, below `if TYPE_CHECKING:`. If a name is also that of a
-    module in the package, import it outside of that block, or the module would hide it.
+    The package's file lists the names once, in the form of re-exports that type checkers and
+    editors read: `from module import name as name`, below `if TYPE_CHECKING:`. If a name is also
+    the name of a module in the package, import it outside of that block. Otherwise the module would
+    hide it.
 
     >>> find, _, names = lazily("preferl")
     >>> find("PreferlError").__name__, "PreferlError" in names

@@ -63,7 +63,7 @@ def turned_round(logits, preference):
     [
         (one_number, r"one_number, shape for 2 members and 7 answers: expected \(2, 7\)"),
         (without_gradient, "gradient of 0.0: expected finite numbers"),
-        (shares_the_batch, "an answer alone"),
+        (shares_the_batch, "a single answer"),
         (favours_the_first, "the same pairs the other way round"),
         (turned_round, "an answer that the model agrees with: .*the score of the first minus"),
     ],

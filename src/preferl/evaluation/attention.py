@@ -21,7 +21,7 @@ from preferl.training.reward_function import RewardFunction
 def attention_section(reward: RewardFunction, shown: FilmedEpisode) -> Section:
     """Return a section on a reward's attention in the segment with the highest learned reward.
 
-    The section is empty where `preference_attention` returns None.
+    The section is empty if `preference_attention` returns None.
     """
     title = "Attention of the reward"
     rewards = reward.combine(reward.member_rewards(shown.episode))
@@ -41,8 +41,8 @@ def attention_section(reward: RewardFunction, shown: FilmedEpisode) -> Section:
             Figure(
                 importance_bar(importance, offset=rows.start),
                 f"Share of each step in the segment's score; the largest is that of step {most}.",
-                "How much each step of the clip counts for the score of the segment; on the dashed "
-                "line all count alike.",
+                "How much each step of the clip counts for the score of the segment; if all "
+                "counted the same, they would be on the dashed line.",
             ),
             Figure(
                 attention_map(attention),
@@ -55,7 +55,7 @@ def attention_section(reward: RewardFunction, shown: FilmedEpisode) -> Section:
 
 
 def clip_of(frames: Array | None, rate: int, title: str, what: str) -> tuple[Video, ...]:
-    """Return frames `[T, height, width, 3]` as one clip; no clip where there are no pictures."""
+    """Return frames `[T, height, width, 3]` as one clip; no clip if there are no pictures."""
     if frames is None:
         return ()
     from preferl.video import encode
@@ -69,9 +69,10 @@ def preference_attention(
 ) -> FloatArray | None:
     """Compute a reward's preference attention in the segment at `rows`, within its context length.
 
-    Returns `[L, L]`, the share of attention that each step (row) gives to each step (column), as a
+    Returns `[L, L]`: the share of attention that each step (row) gives to each step (column), as a
     mean over members. The mean of a column is the share of its step in the segment's score. Returns
-    None unless the reward is a `PreferenceTransformer` with that head, or an ensemble of them.
+    None unless the reward is a `PreferenceTransformer` with preference attention, or an ensemble of
+    them.
     """
     model = reward.model.eval()
     parts = [

@@ -21,7 +21,7 @@ from preferl.statistics import mean_interval
 from preferl.training.generators import generators_left_alone
 
 EVALUATIONS: Final = 10
-"""Evaluations in a run by default, which take a few percent of its time."""
+"""How many evaluations a run has by default; they take a few percent of its time."""
 
 
 @final
@@ -32,7 +32,7 @@ class Evaluation:
     Attributes:
         step: the number of steps or updates.
         report: the evaluated episodes.
-        means: the mean return of each agent, where several are `pooled`.
+        means: the mean return of each agent, if several are `pooled`.
     """
 
     step: int
@@ -41,10 +41,10 @@ class Evaluation:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % interval of the mean return, over agents (Student's t) or one agent's episodes.
+        """95 % interval of the mean return, over agents (Student's t) or over one agent's episodes.
 
-        Episodes of one agent do not show how much another seed would change the mean, so that an
-        interval over the episodes of all agents would be too narrow.
+        Episodes of one agent do not show how much another seed would change the mean. An interval
+        over the episodes of all agents would therefore be too narrow.
         """
         return mean_interval(np.array(self.means)) or self.report.interval
 
@@ -68,9 +68,9 @@ class Evaluation:
 
     @property
     def in_words(self) -> str:
-        """Return in words the mean return, its interval, the episodes, and successes if known.
+        """The mean return in words, with its interval, the episodes, and successes if known.
 
-        All evaluations of a run use the same episodes; the evaluation at its end uses others.
+        All evaluations during a run use the same episodes; the evaluation at its end uses others.
 
         >>> report = PolicyReport(np.array([-15.0, -13.0, -11.0]), np.array([5, 5, 5]))
         >>> Evaluation(100, report).in_words
@@ -124,17 +124,17 @@ class Evaluation:
 class Evaluator:
     """Evaluates a policy while it learns, at the first chance after every `every` steps.
 
-    The program's global generators, from which algorithms draw, stay as they were. So a run learns
-    the same policy with and without evaluations. Each evaluation has the same episodes, so two
-    evaluations differ by the policy alone. Choosing a policy by them would favour one that happens
-    to suit these episodes.
+    The program's global generators, from which algorithms draw, are left unchanged. A run therefore
+    learns the same policy with and without evaluations. All evaluations have the same episodes, so
+    two evaluations differ only by the policy. Choosing a policy by them would favour one that
+    happens to suit these episodes.
 
     Args:
         env: the id of an environment, or a function without arguments that makes one.
         every: steps between two evaluations; 0 makes none.
         episodes: number of whole episodes in each evaluation.
-        seed: of the first episode; choose one that training does not use.
-        max_steps: steps after which episodes are cut off; None leaves it to the environment.
+        seed: seed of the first episode; choose one that training does not use.
+        max_steps: steps after which episodes are cut off; None leaves this to the environment.
 
     Raises:
         ConfigError: `every` is negative, or `episodes` is less than one.
@@ -164,7 +164,7 @@ class Evaluator:
         return over or before is None or step // self.every > before // self.every
 
     def __call__(self, policy: Policy) -> PolicyReport:
-        """Evaluate a policy as it is now; raises the errors of `evaluate_policy`."""
+        """Evaluate a policy as it is now; for errors, see `evaluate_policy`."""
         with generators_left_alone():
             return evaluate_policy(
                 policy,
@@ -176,7 +176,7 @@ class Evaluator:
 
 
 def evaluation_interval(eval_every: int | None, steps: int) -> int:
-    """Return the steps between two evaluations: `eval_every`, or by `EVALUATIONS` in all."""
+    """Return the steps between two evaluations: `eval_every`, or enough for `EVALUATIONS`."""
     return max(1, steps // EVALUATIONS) if eval_every is None else eval_every
 
 

@@ -1,4 +1,4 @@
-"""A report on episodes by a learned reward: the worst ones, and where they went wrong."""
+"""A report on episodes by a learned reward: which are the worst, and where they went wrong."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ from preferl.training.reward_function import RewardFunction
 from preferl.video import encode
 
 CLIPS_SHOWN: Final = 6
-"""Clips in each section of a report: of the worst episodes, and of disputed ones."""
+"""Clips in each section of a report, about the worst episodes or disputed ones."""
 
 Frames = Callable[[int, int, int], Array]
 """Maps an episode's number, a first step and the step after the last one to pictures."""
@@ -44,7 +44,7 @@ class EpisodeScores:
         starts: `[K]` row of each episode's first step.
         lengths: `[K]` steps of each episode.
         returns: `[E, K]` each member's predicted return.
-        worst: `[K]` step at which the part with the least predicted return begins.
+        worst: `[K]` first step of the part with the lowest predicted return.
         part: `[K]` number of steps of that part.
         answers: `[K]` number of decided answers about clips of each episode.
         contradicted: `[K]` number of these answers that contradict the reward.
@@ -66,7 +66,7 @@ class EpisodeScores:
 
     @property
     def worst_first(self) -> IntArray:
-        """`[K]` numbers of the episodes, the one with the least predicted return first."""
+        """`[K]` numbers of the episodes, from the lowest predicted return to the highest."""
         return np.argsort(self.mean, kind="stable")
 
     @property
@@ -96,8 +96,8 @@ def score_episodes(
         comparisons: people's answers about clips of these episodes, whose `origin` is known.
 
     Raises:
-        ConfigError: a part of no steps.
-        DataError: answers about other episodes.
+        ConfigError: `part` is less than one step.
+        DataError: the answers are about other episodes.
     """
     require_in("part", part, 1, math.inf)
     rewards = reward.member_rewards(episodes)
@@ -134,8 +134,8 @@ def _answer_counts(
     origin = decided.segments.origin
     if origin is None or (len(origin) and origin[:, [0, 2]].max() >= episodes):
         raise DataError(
-            "answers: expected clips of these episodes, got clips of others. Give the episodes "
-            "that were compared."
+            "answers: expected clips of these episodes, got clips of others. Pass the episodes "
+            "whose clips were compared."
         )
     against = (predicted_preferences(reward, decided) > 0.5) != (decided.preference > 0.5)
     answer = np.repeat(np.arange(len(decided)), 2)
@@ -152,7 +152,8 @@ def episode_rows(
 ) -> list[tuple[str, ...]]:
     """Return a row of text for each of these episodes, with the columns `COLUMNS`.
 
-    `fps` are steps per second. The last cell counts the answers that contradict the reward.
+    `fps` is the number of steps per second. The last cell counts the answers that contradict the
+    reward.
     """
     rows: list[tuple[str, ...]] = []
     for k in map(int, numbers):
@@ -188,7 +189,7 @@ def episode_page(
         scores: what the reward predicts.
         tasks: `K` descriptions of the task of each episode.
         fps: steps per second.
-        frames: draws parts of episodes; without it there are no clips.
+        frames: draws parts of episodes; if it is None, there are no clips.
         details: settings, folded away at the end.
     """
     order = scores.worst_first
@@ -199,7 +200,7 @@ def episode_page(
         if len(numbers)
     ]
     rows = tuple(episode_rows(scores, order, tasks, fps))
-    caption = "Predicted returns, the worst first; answers against the reward, of all about one"
+    caption = "Predicted returns, lowest first; the last column counts answers against the reward"
     table = ReportTable(caption, COLUMNS, rows)
     return Report(
         title,
@@ -224,10 +225,10 @@ def _facts(scores: EpisodeScores) -> tuple[Fact, ...]:
 
 
 _WORDS: Final = {
-    "The worst episodes": "Those with the least predicted returns. Each clip shows the part with "
-    "the least return.",
-    "People and reward disagree": "Those with the largest share of answers that preferred what "
-    "the reward does not. Either the reward is wrong there, or the answer.",
+    "The episodes with the lowest predicted returns. Each clip shows the part with the lowest "
+    "return.",
+    "The episodes with the largest share of answers that contradict the reward. Either the reward "
+    "is wrong there, or the answer.",
 }
 
 

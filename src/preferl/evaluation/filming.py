@@ -22,7 +22,7 @@ MOST_STEPS = 500
 
 
 class FilmedEpisode(NamedTuple):
-    """An episode, a frame `[height, width, 3]` of each step if it can be drawn, and the frame rate.
+    """An episode, a frame `[height, width, 3]` of each step if it can be drawn, and their rate.
 
     The rate is in frames per second.
     """
@@ -55,7 +55,7 @@ def film(
         `[frames, height, width, 3]` bytes, `ceil(steps / every)` frames.
 
     Raises:
-        ConfigError: no steps, or an environment that draws no pictures.
+        ConfigError: `steps` or `every` is less than one, or the environment draws no pictures.
     """
     require_in("steps", steps, 1, float("inf"))
     require_in("every", every, 1, float("inf"))
@@ -83,7 +83,7 @@ def film(
 
 
 def frame_rate(env: EnvSource, default: int = 30) -> int:
-    """Return the steps per second at which to watch the environment, see `playing_rate`."""
+    """Return the steps per second at which to show the environment; see `playing_rate`."""
     with closing(make_env(env)) as stage:
         return playing_rate(stage.metadata, default)
 
@@ -91,9 +91,9 @@ def frame_rate(env: EnvSource, default: int = 30) -> int:
 def show(
     policy: Policy, task: str | EnvConfig, *, seed: int, max_steps: int | None = None
 ) -> FilmedEpisode:
-    """Let a policy act for an episode of a task, and film it where the environment can draw.
+    """Let a policy act for an episode of a task, and film it if the environment can be drawn.
 
-    The policy acts a second time for the film, and must take the same actions then.
+    The policy acts a second time for the film, and must choose the same actions then.
     """
     env = task_env(task)
     steps = min(MOST_STEPS, max_steps or MOST_STEPS)
@@ -103,8 +103,8 @@ def show(
     if draws(env):
         try:
             frames = film(policy, env, seed=seed, steps=episode.steps)
-        # Machines without a display raise errors of many classes, and a missing picture must not
-        # cost hours of training.
+        # Machines without a display raise errors of many classes. A missing picture must not cost
+        # hours of training.
         except Exception as error:
             name = task if isinstance(task, str) else task.env_name
             logger.warning("%s cannot be drawn here: %r", name, error)

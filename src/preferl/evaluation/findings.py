@@ -13,25 +13,31 @@ from preferl.shapes import Array, FloatArray, IntArray, leaves
 from preferl.statistics import share_in_words, wilson_interval
 
 LEAST_DECIDED: Final = 60
-"""Fewest decided unseen answers for a finding; the interval of 60 is 25 percentage points wide."""
+"""Fewest decided unseen answers for a finding.
+
+With 60, the interval is 25 percentage points wide.
+"""
 
 ACCURATE: Final = 0.85
 """Accuracy above which a reward counts as right about most clips."""
 
 NOISY: Final = 0.3
-"""Fitted label noise above which answers count as noisy; half of the random ones are wrong."""
+"""Fitted label noise above which answers count as noisy. Half of the random answers are wrong."""
 
 CONTRADICTED: Final = 0.25
-"""Share of pairs answered both ways above which it counts as high: noise of 0.3 gives as many."""
+"""Share of pairs with both answers above which it counts as high; noise of 0.3 causes as many."""
 
 UNSURE: Final = 0.6
-"""Entropy of predicted preferences in nats: 0.69 is guessing, 0.6 a probability of 70 %."""
+"""Entropy of predicted preferences in nats.
+
+Guessing has 0.69, and a probability of 70 % has 0.6.
+"""
 
 LEAST_ANSWERS: Final = 20
 """Fewest answers for a finding about ties."""
 
 AGREED: Final = 0.3
-"""Deviation of members' log-odds below which they agree: at most 0.07 in probability."""
+"""Members agree if their log-odds deviate by less: at most 0.07 in probability."""
 
 LEAST_EVALUATIONS: Final = 4
 """Fewest evaluations for a finding about a flat curve."""
@@ -43,14 +49,14 @@ class Course(NamedTuple):
     Attributes:
         steps: environment steps so far.
         answers: answers kept so far.
-        accuracy: accuracy of the fit, on decided answers that it did not see.
+        accuracy: accuracy of the fit on decided answers that it did not use.
         decided: number of these answers.
         true_return: mean environment return of an evaluation in the iteration.
         low, high: the ends of the return's 95 % interval.
         noise: label noise, fitted to answers that the reward was not trained on.
-        query_entropy, query_deviation: uncertainty about new queries, see `IterationReport`.
+        query_entropy, query_deviation: uncertainty about new queries; see `IterationReport`.
         ties: share of ties among the answers; NaN also in an iteration without queries.
-        contradicted: share of the pairs with several answers that were answered both ways.
+        contradicted: among pairs with several answers, the share that was answered both ways.
         total: the environment steps of the whole run, a single number.
     """
 
@@ -78,8 +84,8 @@ def findings(course: Course) -> tuple[Finding, ...]:
 def ties_and_contradictions(comparisons: Comparisons | None) -> tuple[float, float]:
     """Return the share of ties among answers, and of pairs answered both ways among repeated ones.
 
-    Two pairs are the same if they compare clips with the same steps, in either order; feedback may
-    hold a clip several times. A share of no pairs is NaN.
+    Two pairs are the same if their clips have the same steps, in either order, since feedback may
+    contain a clip several times. If there are no pairs, the share is NaN.
 
     >>> from preferl.data.segments import Segments
     >>> steps = np.arange(2.0)[:, None]
@@ -108,9 +114,9 @@ def ties_and_contradictions(comparisons: Comparisons | None) -> tuple[float, flo
 
 
 def _clip_numbers(segments: Segments) -> IntArray:
-    """Return `[N]` numbers, equal where clips hold the same steps.
+    """Return `[N]` numbers, which are equal for clips with the same steps.
 
-    Observations may be pictures on disk, so they are read only where actions and rewards are equal.
+    Observations may be pictures on disk, so they are read only if actions and rewards are equal.
     """
     numbers, count = _numbered(segments, segments.actions, segments.rewards)
     undecided = np.flatnonzero(count[numbers] > 1)
@@ -192,7 +198,7 @@ def _exhausted(course: Course) -> Finding | None:
         return None
     rounds_with_answers = np.flatnonzero(np.diff(course.answers, prepend=0) > 0)
     since = float(course.steps[rounds_with_answers[-1]]) if len(rounds_with_answers) else 0.0
-    # A run that has asked all of its queries is no finding.
+    # That a run has asked all of its queries is not a finding.
     had_queries = (
         not len(rounds_with_answers)
         or not np.isnan(course.ties[rounds_with_answers[-1] + 1 :]).all()
@@ -272,9 +278,9 @@ def _too_alike(course: Course) -> Finding | None:
 def _stuck(course: Course) -> Finding | None:
     """Find an agent that never improved on its first evaluation.
 
-    An agent that improves and then stalls is not found, since its numbers are those of an agent
-    that has converged: flat evaluations, and members that agree. Learned rewards do not tell the
-    two apart either: an agent that stalls may never have seen anything better.
+    This does not find an agent that improved and then stalled. Its numbers are like those of an
+    agent that has converged: flat evaluations, and members that agree. Learned rewards do not show
+    the difference either, since an agent that stalls may never have seen anything better.
     """
     evaluated = ~np.isnan(course.true_return)
     returns, low, high = (c[evaluated] for c in (course.true_return, course.low, course.high))
@@ -307,7 +313,7 @@ FINDERS: Final[tuple[Callable[[Course], Finding | None], ...]] = (
 
 
 def _carried(column: FloatArray) -> FloatArray:
-    """Return `[I]`, the column with each NaN replaced by the last number before it, if any."""
+    """Return the column `[I]` with the last number before it in place of each NaN, if any."""
     rows = np.maximum.accumulate(np.where(np.isnan(column), 0, np.arange(len(column))))
     return np.asarray(column[rows])
 

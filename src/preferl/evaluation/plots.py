@@ -1,7 +1,7 @@
-"""Charts of runs and rewards, as SVG that sits inside a page and takes on its colours and font.
+"""Charts of runs and rewards, as SVG inside a page, with the page's colours and font.
 
-Every colour is written as `var(--plot-..., fallback)`. By itself a figure looks right on white; on
-a page that defines the variables, it follows the light or dark theme. The series colours are those
+Every colour is written as `var(--plot-..., fallback)`. By itself, a figure looks right on white. On
+a page that defines the variables, it follows the light or dark theme. The series have the colours
 of Okabe and Ito (2008), which people with any colour vision can tell apart. At full size, each
 figure is as wide as its number of pixels, and its text is 13 px high.
 """
@@ -30,7 +30,7 @@ INK = "#24292f"
 MUTED = "#667080"
 GRID = "#e3e6ea"
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
-"""Blue, vermilion, green, pink, sky blue, orange; a seventh series begins again, dotted."""
+"""Blue, vermilion, green, pink, sky blue, orange. A seventh series is blue again, but dotted."""
 
 VARIABLES = {INK: "ink", MUTED: "muted", GRID: "grid"} | {
     colour: f"series-{number}" for number, colour in enumerate(SERIES, start=1)
@@ -38,7 +38,7 @@ VARIABLES = {INK: "ink", MUTED: "muted", GRID: "grid"} | {
 
 WIDE = 620
 HALF = 400
-"""Widths in pixels: one figure to a row, or two."""
+"""Widths in pixels, for one figure or two in a row."""
 
 DASHED: Final[Mapping[str, Any]] = {
     "color": MUTED, "linewidth": 1.25, "linestyle": (0, (4, 4)),
@@ -68,10 +68,11 @@ class Curve:
     """One line of learning curves, of one run or several.
 
     Attributes:
-        label: its name in the legend.
+        label: name in the legend.
         steps: `[n]` environment steps.
-        values: `[n]`, or `[runs, n]`, drawn as thin lines under their mean. NaN leaves a gap.
-        interval: `[2, n]` ends of a band around the mean, such as a 95 % interval; None draws none.
+        values: `[n]`, or `[runs, n]` for thin lines below their mean. NaN leaves a gap.
+        interval: `[2, n]` ends of a band around the mean, such as a 95 % interval; None for no
+            band.
     """
 
     label: str
@@ -89,8 +90,8 @@ def learning_curves(
 ) -> str:
     """Draw returns over steps, with dashed lines at `references`, such as random and oracle.
 
-    The band of two or three runs may be many times as wide as their distance. The drawing then cuts
-    the band off, so that the lines stay distinct.
+    The band of two or three runs may be much wider than their distance. It is then cut off, so that
+    the lines stay distinct.
     """
     _require_some("curves", curves)
     with _canvas(WIDE, 300, x_label, y_label) as axes:
@@ -106,7 +107,7 @@ def learning_curves(
         if len(steps) == 1:  # there is no width to divide
             axes.set_xlim(steps[0] - 1, steps[0] + 1)
         _draw_references(axes, references or {})
-        # There is no epoch 2.5, but a target return may lie anywhere.
+        # There is no epoch 2.5, but a target return may be any number.
         _ticks(axes.xaxis, 6, _counted, integer=bool(np.equal(np.rint(steps), steps).all()))
         _ticks(axes.yaxis, 5, _thousands)
         if len(curves) > 1:
@@ -115,9 +116,9 @@ def learning_curves(
 
 
 def reward_over_clip(learned: FloatArray, true: FloatArray | None = None) -> str:
-    """Draw the reward of each step of a clip, the members' range around it, and the true reward.
+    """Draw the reward of each step of a clip, the range of the members, and the true reward.
 
-    The line is the mean of the `[E, L]` learned rewards. They have no unit, so the true reward
+    The line is the mean of the `[E, L]` learned rewards. Since these have no unit, the true reward
     `[L]` is shifted and scaled to their mean and deviation.
     """
     members = np.atleast_2d(np.asarray(learned, np.float64))
@@ -147,7 +148,8 @@ def reward_over_clip(learned: FloatArray, true: FloatArray | None = None) -> str
 def calibration_diagram(calibration: Calibration) -> str:
     """Draw observed against predicted preferences; larger dots stand for more answers.
 
-    On the dashed line, a clip preferred with a predicted 80 % is preferred eight times in ten.
+    On the dashed line, a clip that is predicted to be preferred with 80 % is preferred in 80 % of
+    answers.
     """
     predicted = np.array(calibration.predicted)
     observed = np.array(calibration.observed)
@@ -168,9 +170,9 @@ def calibration_diagram(calibration: Calibration) -> str:
 def accuracy_bars(
     shares: Mapping[str, tuple[float, tuple[float, float]]], *, alone: bool = False
 ) -> str:
-    """Draw accuracies as bars with their intervals; the first is emphasised, chance is dashed.
+    """Draw accuracies as bars with intervals. The first bar is emphasised, and chance is dashed.
 
-    The drawing is as high as the calibration diagram, unless it stands `alone`.
+    The drawing is as high as the calibration diagram, unless it is the only one (`alone`).
     """
     _require_some("accuracies", shares)
     places = len(shares) if alone else max(4, len(shares))
@@ -224,7 +226,7 @@ def _draw_rows(
     emphasis: str | None,
     x_label: str = "return",
 ) -> str:
-    """Draw rows of `height` pixels with a mark at each mean; only `emphasis` is not grey."""
+    """Draw rows of `height` pixels with a mark at each mean; all except `emphasis` are grey."""
     _require_some(what, named)
     with _canvas(HALF, 76 + height * len(named), x_label) as axes:  # a phone shows all of it
         for row, (name, values) in enumerate(named.items()):
@@ -239,7 +241,7 @@ def _draw_rows(
 
 
 def attention_map(attention: FloatArray) -> str:
-    """Draw `[L, L]` shares of attention of each step (row) to each (column), darker for more."""
+    """Draw the `[L, L]` shares of attention from steps (rows) to steps (columns); dark is more."""
     shares = np.asarray(attention, np.float64)
     if shares.ndim != 2 or shares.shape[0] != shares.shape[1] or not shares.size:
         raise DataError(f"attention: expected a square [L, L], got {shares.shape}.")
@@ -255,7 +257,7 @@ def attention_map(attention: FloatArray) -> str:
 
 
 def importance_bar(weights: FloatArray, *, offset: int = 0) -> str:
-    """Draw the `[L]` shares of steps in a segment's score as bars; an equal share is dashed."""
+    """Draw the `[L]` shares of steps in a segment's score as bars. An equal share is dashed."""
     shares = np.asarray(weights, np.float64)
     if shares.ndim != 1 or not shares.size:
         raise DataError(f"importance weights: expected [L], got {shares.shape}.")
@@ -277,13 +279,13 @@ def _draw_curve(axes: Axes, curve: Curve, colour: str, line: Any) -> None:
             f"curve {curve.label!r}: expected {len(curve.steps)} values, one per step, got "
             f"{runs.shape[1]}."
         )
-    mark = "o" if len(curve.steps) == 1 else None  # a line through one point is not seen
+    mark = "o" if len(curve.steps) == 1 else None  # otherwise a single point would not be seen
     if len(runs) > 1:
         axes.plot(curve.steps, runs.T, color=colour, linewidth=1, alpha=0.4, marker=mark, ms=3)
     if curve.interval is not None:
         before = axes.dataLim.frozen()
         axes.fill_between(curve.steps, *curve.interval, color=colour, alpha=0.18, linewidth=0)
-        axes.dataLim.set(before)  # `_in_view` has how much of the band is to be seen
+        axes.dataLim.set(before)  # `_in_view` decides how much of the band is visible
     mean = runs.mean(0)
     # matplotlib leaves names that begin with a low line out of legends.
     label = f"\u200b{curve.label}" if curve.label.startswith("_") else curve.label
@@ -291,7 +293,7 @@ def _draw_curve(axes: Axes, curve: Curve, colour: str, line: Any) -> None:
 
 
 def _in_view(curve: Curve) -> FloatArray:
-    """Return the heights of a curve to keep visible: its lines, and its band unless too wide."""
+    """Return the heights of a curve to show: of its lines, and of its band if not too wide."""
     runs = np.atleast_2d(np.asarray(curve.values, np.float64))
     lines = runs[np.isfinite(runs)]
     if curve.interval is None or not len(lines):
@@ -302,7 +304,7 @@ def _in_view(curve: Curve) -> FloatArray:
 
 
 def _draw_references(axes: Axes, references: Mapping[str, float]) -> None:
-    """Draw dashed lines with their names to the right, moved apart where they would overlap."""
+    """Draw dashed lines with names on the right, which are moved apart if they would overlap."""
     for height in references.values():
         axes.axhline(height, **DASHED)
     low, high = axes.get_ylim()
@@ -366,10 +368,10 @@ def _canvas(width: int, height: int, x_label: str = "", y_label: str = "") -> It
 
 
 def _svg(axes: Axes) -> str:
-    """Return the figure as SVG for a page: without a file's header, with variables as colours."""
+    """Return the figure as SVG for a page, without a file header, and with variable colours."""
     file = io.StringIO()
     figure = cast("Figure", axes.figure)
-    # Marks are named by a hash of their drawing, so equal names on one page are equal marks.
+    # The id of a mark is a hash of its drawing, so marks with equal ids on a page are the same.
     with matplotlib.rc_context({"svg.hashsalt": "preferl"}):
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
     svg = file.getvalue()

@@ -1,8 +1,9 @@
-"""The protocol of policies, random policies, and policies of normalised observations.
+"""The protocol of policies, random policies, and policies for normalised observations.
 
-stable-baselines3's `VecNormalize` subtracts running means and divides by running deviations before
-a policy sees an observation. The policy's own `predict` does not. `on_raw_observations` lets such a
-policy act on an environment's own observations, normalised with the same statistics.
+`VecNormalize` of stable-baselines3 subtracts running means from an observation and divides it by
+running deviations before the policy sees it. The policy's own `predict` does not.
+`on_raw_observations` lets such a policy act on an environment's own observations, by normalising
+them with the same statistics.
 """
 
 from collections.abc import Callable, Iterator
@@ -35,15 +36,18 @@ class Policy(Protocol):
 
 @runtime_checkable
 class ReturnConditionedPolicy(Policy, Protocol):
-    """A policy that acts by the rewards so far of its episode, as a Decision Transformer does."""
+    """A policy that depends on its episode's rewards so far, such as a Decision Transformer."""
 
     def earned(self, state: Any, rewards: FloatArray) -> None:
-        """Take in, between two calls of `predict`, the rewards `[V]` of the last actions."""
+        """Take the rewards `[V]` of the last actions.
+
+        This is called between two calls of `predict`.
+        """
 
 
 @runtime_checkable
 class HasNormaliser(Policy, Protocol):
-    """A policy that knows how its observations were normalised, as SB3's algorithms do."""
+    """A policy that knows how its observations were normalised, such as an algorithm of SB3."""
 
     observation_space: spaces.Space[Any]
 
@@ -69,7 +73,7 @@ class KeepsOriginal(HasNormaliser, Protocol):
 
 @runtime_checkable
 class HasNetwork(Protocol):
-    """An agent around a network, as SB3's algorithms are, or a policy around such an agent."""
+    """An agent that contains a network, such as an algorithm of SB3, or a policy around it."""
 
     policy: Any
 
@@ -87,11 +91,11 @@ class Network(Protocol):
 
 @final
 class RandomPolicy:
-    """Acts at random, whatever it observes: the baseline that every policy should exceed.
+    """Acts at random, whatever it observes. Every policy should be better than this baseline.
 
     Args:
         action_space: the space from which actions are drawn uniformly; it is not changed.
-        seed: of the draws.
+        seed: seed of the draws.
     """
 
     def __init__(self, action_space: spaces.Space[Any], seed: int) -> None:
@@ -99,7 +103,10 @@ class RandomPolicy:
         self._space.seed(seed)
 
     def predict(self, observation: Any, state: Any = None, *_: Any, **__: Any) -> tuple[Any, Any]:
-        """`[V, *obs]` observations to `[V, *act]` actions; `deterministic` has no effect."""
+        """Return `[V, *act]` actions for `[V, *obs]` observations.
+
+        `deterministic` has no effect.
+        """
         return np.stack([self._space.sample() for _ in leaves(observation)[0]]), state
 
 
@@ -109,7 +116,7 @@ class NormalisedPolicy:
 
     Args:
         policy: a policy that learned from normalised observations.
-        normaliser: a `VecNormalize`; its statistics are read, and never changed.
+        normaliser: a `VecNormalize`. Its statistics are read, but never changed.
     """
 
     def __init__(self, policy: Policy, normaliser: Any) -> None:
@@ -117,10 +124,10 @@ class NormalisedPolicy:
         self.normaliser = normaliser
 
     def predict(self, observation: Any, *state: Any, **how: Any) -> tuple[Any, Any]:
-        """`[V, *obs]` observations of the environment to `[V, *act]` actions, by SB3's convention.
+        """Return `[V, *act]` actions for raw `[V, *obs]` observations, as SB3's policies do.
 
         Raises:
-            SpaceError: observations of another shape than the statistics.
+            SpaceError: observations have another shape than the statistics.
         """
         fitting = _fitting(observation, self.normaliser.observation_space)
         return self.policy.predict(self.normaliser.normalize_obs(fitting), *state, **how)
@@ -129,14 +136,15 @@ class NormalisedPolicy:
 def on_raw_observations(policy: Policy) -> Policy:
     """Return a policy that acts on the environment's own observations.
 
-    An algorithm of stable-baselines3 whose environment has a `VecNormalize` gets observations
-    normalised by the statistics at that time. Every other policy is returned as it is. `rollout`
-    calls this, and so does everything that evaluates, films or records a policy.
+    If the policy is an algorithm of stable-baselines3 and its environment has a `VecNormalize`, it
+    gets observations that are normalised with the current statistics. Any other policy is returned
+    as it is. `rollout` calls this, so it applies to everything that evaluates, films or records a
+    policy.
 
     Raises:
         SpaceError: the statistics are of observations of another shape than the policy's, or they
-            are missing. They are missing where an algorithm learned in a `VecNormalize` and was
-            loaded without it, and perhaps where only the network of an algorithm is given.
+            are missing. They are missing if an algorithm learned with a `VecNormalize` and was
+            loaded without it, and perhaps if only the network of an algorithm is passed.
     """
     if isinstance(policy, NetworkPolicy):
         raise SpaceError(
@@ -172,16 +180,16 @@ def on_raw_observations(policy: Policy) -> Policy:
 def learned_normalised(policy: Policy) -> bool:
     """Whether an algorithm of stable-baselines3 is known to have learned with a `VecNormalize`.
 
-    Only on-policy algorithms show it: they keep and save a raw observation if they have a
-    `VecNormalize`. Off-policy algorithms always keep one.
+    Only on-policy algorithms show this: if they have a `VecNormalize`, they keep and save a raw
+    observation. Off-policy algorithms always keep one.
     """
     return isinstance(policy, KeepsOriginal) and policy._last_original_obs is not None
 
 
 def threads_of(policy: Policy) -> Callable[[], AbstractContextManager[None]]:
-    """Return a function whose blocks use as many threads as suit a policy's network.
+    """Return a function that makes blocks with as many threads as suit a policy's network.
 
-    For a policy without a torch network, or whose network is not found, they change nothing.
+    If the policy has no torch network, or it is not found, the blocks change nothing.
     """
     network: Any = policy
     if isinstance(network, NormalisedPolicy):
@@ -201,7 +209,7 @@ def shape_of(space: spaces.Space[Any]) -> Any:
 
 
 def _fitting(observation: Any, space: spaces.Space[Any]) -> Any:
-    """Return the observation, with the channels of pictures first if `space` has them first."""
+    """Return the observation; its channels come first if `space` has them first."""
     if isinstance(space, spaces.Dict):
         return {key: _fitting(observation[key], part) for key, part in space.items()}
     array = np.asarray(observation)

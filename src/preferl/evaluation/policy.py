@@ -1,4 +1,4 @@
-"""Evaluate policies by the environment's own reward: one, or many in several processes."""
+"""Evaluate one policy or several by the environment's own reward, in one or several processes."""
 
 import multiprocessing
 import signal
@@ -30,13 +30,13 @@ from preferl.trust import safe_children
 @final
 @dataclass(frozen=True, eq=False)
 class PolicyReport:
-    """The episodes a policy was evaluated by.
+    """The episodes by which a policy was evaluated.
 
     Attributes:
         returns: `[K]` undiscounted sums of the environment's reward.
         lengths: `[K]` steps.
-        success: `[K]` whether the environment's `info["success"]` was true at any step; None
-            where it has none.
+        success: `[K]` whether the environment's `info["success"]` was true at any step; None if the
+            environment does not report it.
 
     >>> report = PolicyReport(np.array([1.0, 3.0]), np.array([5, 5]))
     >>> report.mean, report.median
@@ -77,12 +77,12 @@ class PolicyReport:
 
     @property
     def std(self) -> float:
-        """Standard deviation from episode to episode (with `K - 1`); 0 for a single one."""
+        """Standard deviation of episodes (with `K - 1`); 0 for a single episode."""
         return float(self.returns.std(ddof=1)) if self.episodes > 1 else 0.0
 
     @property
     def success_rate(self) -> float | None:
-        """Share of episodes that succeeded, in [0, 1]; None where that is not known."""
+        """Share of episodes that succeeded, in [0, 1]; None if that is not known."""
         return None if self.success is None else float(self.success.mean())
 
     @cached_property
@@ -124,26 +124,27 @@ def evaluate_policy(
 ) -> PolicyReport:
     """Evaluate a policy by the returns of whole episodes in the environment's own reward.
 
-    Episode `k` begins with `seed + k` and counts once, whether short or long. So the result of a
-    deterministic policy does not depend on `parallel`.
+    Episode `k` begins with `seed + k` and counts once, whether it is short or long. The result of a
+    deterministic policy therefore does not depend on `parallel`.
 
     Args:
-        policy: anything with stable-baselines3's `predict`, for `[V, *obs]` observations; they are
-            normalised for an algorithm with a `VecNormalize`, whose statistics stay as they are.
-            Pass `agent`, not `agent.policy`, which does not have the statistics and is refused.
+        policy: anything with stable-baselines3's `predict`, for `[V, *obs]` observations. If it is
+            an algorithm with a `VecNormalize`, observations are normalised, and the statistics do
+            not change. Pass `agent`, and not `agent.policy`, which lacks the statistics and is
+            refused.
         env: the id of an environment, or a function without arguments that makes one.
         episodes: `K`.
-        seed: of the first episode; choose one that training did not use.
-        deterministic: passed to the policy; the default evaluates what it has learned rather than
-            how it explores.
-        parallel: `V`, most environments stepped side by side, so that the policy sees batches. With
-            20, it takes little time beside them.
+        seed: seed of the first episode; choose one that training did not use.
+        deterministic: passed to the policy. By default, this evaluates what the policy has learned,
+            and not how it explores.
+        parallel: `V`, the most environments that act side by side, so that the policy sees batches.
+            With 20, the policy takes little time compared with the environments.
         max_steps: steps after which episodes are cut off, for environments that never end.
 
     Raises:
         ConfigError: there is less than one episode, environment or step.
-        SpaceError: the statistics are of other observations than the policy's, or an algorithm's
-            network is given without the algorithm; see `on_raw_observations`.
+        SpaceError: the statistics are of other observations than the policy's, or the network of an
+            algorithm is passed instead of the algorithm; see `on_raw_observations`.
     """
     settings = {"episodes": episodes, "parallel": parallel, "max_steps": max_steps or 1}
     for name, value in settings.items():
@@ -194,14 +195,14 @@ def evaluate_policies(
 ) -> dict[str, PolicyReport]:
     """Evaluate several policies by whole episodes, each as `evaluate_policy` does.
 
-    One process evaluates a policy from its first to its last episode, so the reports do not depend
-    on how many processes there are. New processes begin by importing the program that was started:
-    a script that asks for more than one needs `if __name__ == "__main__":`. They get the policies
-    and the function that makes the environment by pickle. More `processes` than processor cores are
-    of no use; 1 stays in this process.
+    One process evaluates all episodes of a policy, so reports do not depend on the number of
+    processes. A new process begins by importing the program that was started. A script that asks
+    for more than one process therefore needs `if __name__ == "__main__":`. Processes get the
+    policies, and the function that makes the environment, by pickle. More `processes` than
+    processor cores do not help; with 1, everything happens in this process.
 
-    The settings are those of `evaluate_policy`, with the same seeds for each policy. `on_report` is
-    called with each report as it is done, in any order.
+    The other settings are those of `evaluate_policy`, with the same seeds for each policy.
+    `on_report` is called with each report when it is ready, in any order.
 
     Returns:
         Reports by name, in the order of `policies`.
@@ -224,14 +225,14 @@ def evaluate_policies(
 
 
 def _evaluate_alone(settings: Mapping[str, Any], policy: Policy) -> PolicyReport:
-    with torch_threads(1):  # several would fight, and round differently
+    with torch_threads(1):  # several would slow each other down, and round differently
         return evaluate_policy(policy, **settings)
 
 
 def _spread(
     policies: Mapping[str, Policy], evaluate: Callable[[Policy], PolicyReport], processes: int
 ) -> Iterator[tuple[str, PolicyReport]]:
-    """Evaluate policies in separate processes; yield names and reports as they are done."""
+    """Evaluate policies in separate processes; yield names and reports as they are ready."""
     for name, policy in policies.items():
         try:
             ForkingPickler.dumps((evaluate, policy))
@@ -241,9 +242,9 @@ def _spread(
                 f"process, got {in_words(error)}. Pass processes=1, or the id of a registered "
                 "environment."
             ) from error
-    # A fork of a process that has used torch's threads can hang.
+    # A process that has used torch's threads must not be forked: the fork can hang.
     context = multiprocessing.get_context("spawn")
-    with safe_children():  # its queues start a process of their own
+    with safe_children():  # its queues start another process
         # Ctrl-C ends a worker at once and silently; the first process reports it.
         end_at_once = (signal.SIGINT, signal.SIG_DFL)
         pool = ProcessPoolExecutor(processes, context, signal.signal, end_at_once)

@@ -14,7 +14,7 @@ from preferl.files import write_text
 
 RowSource = TypeVar("RowSource")
 
-MISSING: Final = "–"  # in place of a number that is not known
+MISSING: Final = "–"  # shown instead of a number that is not known
 
 
 @final
@@ -34,9 +34,9 @@ class ReportTable:
 
     Attributes:
         caption: what the table shows.
-        columns: heads, one per column. If all are empty, rows are names and values, which wrap on
-            a narrow screen.
-        rows: one cell per column each.
+        columns: heads, one per column. If all are empty, rows are names and values, which wrap on a
+            narrow screen.
+        rows: in each row, one cell per column.
         emphasis: number of the row that the report is about, or None.
 
     Raises:
@@ -65,9 +65,10 @@ class ReportTable:
         cells: Mapping[str, Callable[[RowSource], str]],
         emphasis: int | None = None,
     ) -> Self:
-        """Return a table with a row for each of `rows_by_name` by name.
+        """Return a table with a row for each entry of `rows_by_name`.
 
-        `head` heads the column of names; `cells` maps each other head to its cells' formatter.
+        `head` is the head of the column of names. `cells` has the other heads, each with a function
+        that formats the cell of a row.
 
         >>> ReportTable.of("Lengths", "word", {"a": "abc"}, {"letters": lambda w: f"{len(w)}"}).rows
         (('a', '3'),)
@@ -96,9 +97,9 @@ class Figure:
 @final
 @dataclass(frozen=True)
 class Video:
-    """A video as `preferl.video.encode` returns it, and what it shows in words (`alt`).
+    """A video from `preferl.video.encode`, and what it shows in words (`alt`).
 
-    Until it is played, it shows the picture at `start` seconds.
+    Before it plays, the page shows the picture at `start` seconds.
     """
 
     mp4: bytes = field(repr=False)
@@ -117,10 +118,10 @@ class Video:
 @final
 @dataclass(frozen=True)
 class Section:
-    """A heading and its paragraphs of text, then tables, videos and figures.
+    """A heading, then paragraphs of text, tables, videos and figures.
 
-    Tables and figures stand below each other, videos and half figures side by side. A table without
-    rows is left out.
+    Tables and figures are below each other. Videos, and half figures, are side by side. A table
+    without rows is left out.
     """
 
     title: str
@@ -134,17 +135,17 @@ class Section:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing stands below the heading."""
+        """Whether there is nothing below the heading."""
         return not (self.text or self.tables or self.clips or self.figures)
 
 
 @final
 @dataclass(frozen=True)
 class Report:
-    """The whole report: title, one or two sentences, three or four facts, and sections.
+    """The whole report: a title, one or two sentences, three or four facts, and sections.
 
-    Empty sections are left out. The `details` map names to nested settings, which are folded away
-    at the end.
+    Empty sections are left out. `details` maps names to nested settings, which are folded away at
+    the end of the page.
     """
 
     title: str

@@ -10,10 +10,10 @@ two *canonically shaped* rewards over transitions:
 with discount `g` and `S`, `A`, `S'` drawn independently of each other. Opposite rewards have
 distance 1, unrelated ones about 0.71.
 
-A learned reward sees `(s, a)` and not `s'`. Its canonical form
-`R(s, a) + g E[R(s', A)] - E[R(s, A)]`, up to a constant, compares an action with the average action
-in the same state. Such a reward cannot express `g F(s') - F(s)` except through the dynamics, so a
-distance above 0 to a true reward that depends on `s'` may come from its inputs, not its training.
+A learned reward sees `(s, a)` and not `s'`. Its canonical form `R(s, a) + g E[R(s', A)] - E[R(s,
+A)]`, up to a constant, compares an action with the average action in the same state. Such a reward
+cannot express `g F(s') - F(s)` except through the dynamics. If the true reward depends on `s'`, a
+distance above 0 may therefore come from the inputs of the learned reward, not from its training.
 """
 
 import inspect
@@ -51,16 +51,16 @@ from preferl.shapes import (
 from preferl.statistics import pearson, spearman, wilson_interval
 
 TransitionReward = Callable[[Observations, Array, Observations], FloatArray]
-"""`[B, *obs]`, `[B, *act]` and the `[B, *obs]` that followed, to `[B]` rewards."""
+"""Maps `[B, *obs]`, `[B, *act]` and the next `[B, *obs]` to `[B]` rewards."""
 
 CHUNK = 4096
-"""Rows per call of a reward, so that memory does not grow with the data."""
+"""Rows in a call of a reward, so that memory does not grow with the data."""
 
 
 @final
 @dataclass(frozen=True)
 class Calibration:
-    """The calibration of predicted probabilities; one entry per bin in use.
+    """How well predicted probabilities agree with answers, with one entry per bin that has answers.
 
     A calibrated probability of 0.8 comes true eight times in ten.
 
@@ -68,9 +68,9 @@ class Calibration:
         predicted: mean probability that the first is preferred.
         observed: share of answers that preferred the first; a tie counts half.
         count: answers in the bin.
-        error: expected calibration error (Naeini et al. 2015), the mean distance between
-            `predicted` and `observed` in [0, 1]. With few answers it is above 0 even for a perfect
-            model. None without answers.
+        error: expected calibration error (Naeini et al. 2015), which is the mean distance between
+            `predicted` and `observed`, in [0, 1]. With few answers, it is above 0 even for a
+            perfect model. None if there are no answers.
     """
 
     predicted: tuple[float, ...]
@@ -85,22 +85,23 @@ class RewardReport:
     """The evaluation of a reward.
 
     Attributes:
-        accuracy: share of decided answers that the reward predicts, in [0, 1]; 0.5 is chance, and
-            equal scores count half.
+        accuracy: share of decided answers that the reward predicts, in [0, 1]; 0.5 is chance. Equal
+            scores count half.
         decided: answers that preferred one side.
         ties: answers that preferred neither; they do not count for `accuracy`.
         declined: queries that were not answered.
         interval: 95 % interval of `accuracy` (Wilson 1927).
-        log_loss: mean of `-log p(answer)` in nats, ties included; `log 2` = 0.693 is chance. None
-            without decided answers: ties alone, such as those of clips without rewards, tell
-            nothing about a reward.
-        calibration: of the probability that the first is preferred; empty without decided answers.
-        spearman: rank correlation of the reward of single steps with the true one, in [-1, 1].
-        epic: EPIC distance from the true reward (Gleave et al. 2021): 0 same, 0.71 unrelated,
-            1 opposite.
-        notes: the reason of each number that is None, and what to keep in mind about the others.
-        likelihood: noise and scale by which `log_loss` and `calibration` were computed.
-        seen: number of pairs that the reward was fitted to; accuracy on others may be lower.
+        log_loss: mean of `-log p(answer)` in nats, including ties; `log 2` = 0.693 is chance. None
+            if there are no decided answers, since ties by themselves, such as those of clips
+            without rewards, say nothing about a reward.
+        calibration: calibration of the probability that the first is preferred; empty if there are
+            no decided answers.
+        spearman: rank correlation between learned and true rewards of single steps, in [-1, 1].
+        epic: EPIC distance from the true reward (Gleave et al. 2021): 0 same, 0.71 unrelated, 1
+            opposite.
+        notes: why a number is None, and what to keep in mind about the others.
+        likelihood: noise and scale with which `log_loss` and `calibration` were computed.
+        seen: number of pairs that the reward was fitted to; accuracy on other pairs may be lower.
     """
 
     accuracy: float | None
@@ -122,14 +123,14 @@ class RewardReport:
 
     @property
     def estimate(self) -> Estimate | None:
-        """The accuracy, for the summary of a run; None without decided answers."""
+        """The accuracy, for the summary of a run; None if there are no decided answers."""
         if self.accuracy is None:
             return None
         return Estimate(self.accuracy, self.decided, "answers", self.interval)
 
     @property
     def numbers(self) -> dict[str, float]:
-        """Return the other numbers that are known, by name, for the summary of a run."""
+        """The other numbers that are known, by name, for the summary of a run."""
         numbers = {
             "log_loss": self.log_loss,
             "calibration": self.calibration.error,
@@ -150,26 +151,28 @@ def evaluate_reward(
     bins: int = 10,
     seed: int = 0,
 ) -> RewardReport:
-    """Evaluate a reward on answers and, where it is known, by the true reward.
+    """Evaluate a reward on answers and, if it is known, by the true reward.
 
-    An ensemble predicts the mean of its members' probabilities under the likelihood that the reward
-    was fitted with. Each answer counts once: weights belong to fitting. The report counts the pairs
-    that the reward was fitted to; `seen_pairs` finds them, so that you can leave them out.
+    An ensemble predicts the mean of its members' probabilities, under the likelihood with which the
+    reward was fitted. Each answer counts once, since weights are only for fitting. The report
+    counts the pairs that the reward was fitted to. `seen_pairs` finds them, so that you can leave
+    them out.
 
     Args:
         reward: a learned reward, a control, or a plain function of observations and actions.
-        comparisons: answers held out of its fit, so that the accuracy holds for new answers.
+        comparisons: answers that were held out of the fit, so that the accuracy is that on new
+            answers.
         episodes: steps with their true rewards, for `spearman` and `epic`.
-        true_reward: the true reward as a function of transitions or of steps, for `epic`: recorded
-            rewards do not include those of other actions.
-        likelihood: replaces the reward's own. A reward without a likelihood, such as a control, is
-            taken to have no noise.
-        discount: of the policies in mind, for `epic`.
-        bins: of equal width in [0, 1], for `calibration`.
-        seed: which transitions `epic` compares.
+        true_reward: the true reward as a function of transitions or of steps, for `epic`. Recorded
+            rewards are not enough, since they lack those of other actions.
+        likelihood: replaces the reward's own likelihood. A reward without one, such as a control,
+            counts as free of noise.
+        discount: discount of the policies for which the reward is meant, for `epic`.
+        bins: number of bins of equal width in [0, 1], for `calibration`.
+        seed: decides which transitions `epic` compares.
 
     Raises:
-        ConfigError: less than one bin.
+        ConfigError: `bins` is less than one.
     """
     require_in("bins", bins, 1, math.inf)
     reward = as_reward(reward)
@@ -203,9 +206,10 @@ def evaluate_reward(
 
 
 def _accuracy(lead: FloatArray, comparisons: Comparisons) -> float | None:
-    """Return the share of decided answers on the side that leads by `lead` `[P]`; None without.
+    """Return the share of decided answers that agree with the sign of `lead` `[P]`.
 
-    A difference of zero is no prediction, and nor is one from rounding a mean over members.
+    Return None if no answer is decided. A difference of zero is not a prediction. Nor is a
+    difference that comes from rounding a mean over members.
     """
     if not comparisons.decided.any():
         return None
@@ -215,9 +219,9 @@ def _accuracy(lead: FloatArray, comparisons: Comparisons) -> float | None:
 
 
 def seen_pairs(reward: object, comparisons: Comparisons) -> BoolArray:
-    """Return `[P]`, true where a reward was fitted to the pair, in either order of its clips.
+    """Return `[P]`, true if the reward was fitted to the pair, in either order of its clips.
 
-    A reward that was not fitted here, such as a control, has seen no pair.
+    A reward that preferl did not fit, such as a control, has seen no pair.
     """
     fitted_ids: IntArray = getattr(reward, "fitted_pairs", np.zeros(0, np.int64))
     if not len(fitted_ids):
@@ -237,7 +241,7 @@ def predicted_preferences(reward: AnyReward, comparisons: Comparisons) -> FloatA
 def _log_probabilities(
     reward: Reward, comparisons: Comparisons, likelihood: Likelihood
 ) -> tuple[FloatArray, FloatArray]:
-    """Return `[P]` log-probabilities of the first and second clip, exact however small they are."""
+    """Return `[P]` log-probabilities of the first and second clip, exact even if they are tiny."""
     scores = np.asarray(reward.scores(comparisons.segments), np.float64)
     logits = scores[:, comparisons.pairs[:, 0]] - scores[:, comparisons.pairs[:, 1]]  # [E, P]
     first, second = (
@@ -253,7 +257,7 @@ def calibration(first: FloatArray, preference: FloatArray, *, bins: int = 10) ->
     Args:
         first: `[P]` predicted probability that the first is preferred.
         preference: `[P]` answers; NaN (declined) is left out.
-        bins: of equal width in [0, 1].
+        bins: number of bins of equal width in [0, 1].
 
     >>> calibration(np.array([0.9, 0.9]), np.array([1.0, 0.0])).error
     0.4
@@ -314,18 +318,18 @@ def epic_distance(
     """Compute the EPIC distance in [0, 1] of two rewards over the transitions of `episodes`.
 
     Args:
-        first: a learned reward, a control, or a function of observations and actions, and perhaps
-            of the observations that followed.
+        first: a learned reward, a control, or a function of observations, actions and perhaps the
+            next observations.
         second: the other reward.
-        episodes: transitions to compare on, and the states and actions of the expectations.
-        discount: `g`, the discount of the policies in mind.
-        transitions: how many are compared; drawn without replacement if there are enough.
+        episodes: transitions to compare on. The expectations use their states and actions, too.
+        discount: `g`, the discount of the policies for which the rewards are meant.
+        transitions: how many are compared. They are drawn without replacement if there are enough.
         shaping: how many draws of `(A, S')` estimate the expectations. All transitions use the same
-            draws, so shaping cancels exactly however few there are.
+            draws, so shaping cancels exactly, however few there are.
         rng: the generator of these draws.
 
     Returns:
-        The distance, or NaN where one of the rewards is constant up to shaping.
+        The distance, or NaN if one of the rewards is constant up to shaping.
 
     Raises:
         ConfigError: the discount is outside [0, 1].
@@ -356,7 +360,7 @@ def epic_distance(
 
 
 def of_transitions(reward: TransitionReward | AnyReward) -> TransitionReward:
-    """Turn a reward into a function of transitions; plain functions of three arguments stay.
+    """Turn a reward into a function of transitions; functions of three arguments stay as they are.
 
     Raises:
         ConfigError: the reward needs a history, which a single transition does not have.
@@ -374,7 +378,7 @@ def of_transitions(reward: TransitionReward | AnyReward) -> TransitionReward:
 
 
 def _takes(function: Callable[..., Any], count: int) -> bool:
-    """Whether a function takes `count` arguments; one without a signature is taken to have two."""
+    """Whether a function takes `count` arguments; without a signature, it counts as taking two."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -387,7 +391,10 @@ def _takes(function: Callable[..., Any], count: int) -> bool:
 
 
 def markovian(reward: AnyReward) -> TransitionReward:
-    """Turn a reward of single steps into a function of transitions; raises as `of_transitions`."""
+    """Turn a reward of single steps into a function of transitions.
+
+    For errors, see `of_transitions`.
+    """
     learned = as_reward(reward)
     if learned.context != 1:
         raise ConfigError(f"context of a reward for EPIC: expected 1, got {learned.context}.")

@@ -1,9 +1,9 @@
 """Rollouts: a policy acts in environments, and the caller iterates over the steps.
 
-Everything that evaluates, films, shows or records a policy takes its steps from `rollout`, so that
-every kind of policy gets its hidden state, episode starts and rewards in the same way. Known faults
-of environments are corrected here, since the scores of Fu et al. 2020 ("D4RL: Datasets for Deep
-Data-Driven Reinforcement Learning") are meant for the rewards of the original simulators.
+Everything that evaluates, films, shows or records a policy takes its steps from `rollout`. Every
+kind of policy therefore gets its hidden state, episode starts and rewards in the same way. Known
+faults of environments are corrected here, since the scores of Fu et al. 2020 ("D4RL: Datasets for
+Deep Data-Driven Reinforcement Learning") belong to the rewards of the original simulators.
 """
 
 import warnings
@@ -44,7 +44,7 @@ REACH_WEIGHT = 0.1
 
 
 class Environments(Protocol):
-    """`V` environments that restart where an episode ends, such as a `VecEnv` of SB3."""
+    """`V` environments that restart when an episode ends, such as a `VecEnv` of SB3."""
 
     num_envs: int
 
@@ -61,16 +61,16 @@ class Step:
     """One step of `V` environments.
 
     Attributes:
-        observations: `[V, *obs]` that the policy acted on, as the environments gave them.
+        observations: `[V, *obs]` that the policy acted on, as the environments returned them.
         actions: `[V, *act]` of the policy.
         state: hidden state of the policy after it acted; None if it has none.
-        starts: `[V]` true where this step is the first of its episode.
+        starts: `[V]` true if this step is the first of its episode.
         episodes: `[V]` numbers of the episodes, in the order in which they began.
         rewards: `[V]` the environments' own rewards.
-        learned: `[V]` learned rewards; None without a learned reward.
-        dones: `[V]` true where the episode ended with this step.
-        infos: `[V]`; at an episode's end they hold its `terminal_observation`.
-        following: `[V, *obs]` next observations; where an episode ended, the first of the next one.
+        learned: `[V]` learned rewards; None if there is no learned reward.
+        dones: `[V]` true if the episode ended with this step.
+        infos: `[V]`; at the end of an episode, they contain its `terminal_observation`.
+        following: `[V, *obs]` next observations; if an episode ended, the first of the next one.
     """
 
     observations: Observations
@@ -95,8 +95,8 @@ def rollout(
 ) -> Iterator[Step]:
     """Let a policy act, and yield one step of all environments at a time, without end.
 
-    Each call of `predict` gets the state that the last call returned, and the episode starts. A
-    `ReturnConditionedPolicy` gets the rewards of each step after it.
+    Each call of `predict` gets the state that the last call returned, and the episode starts. After
+    each step, a `ReturnConditionedPolicy` gets the rewards of that step.
 
     Args:
         policy: anything with stable-baselines3's `predict`; it gets `[V, *obs]`, normalised if it
@@ -104,10 +104,10 @@ def rollout(
         envs: environments with raw observations; they are reset unless `observations` is given.
         deterministic: passed to the policy.
         reward: a learned reward, a control, or a plain function of a step. It is computed for each
-            step with the episode's history so far. A `ReturnConditionedPolicy` then gets it in
-            place of the environment's reward.
-        observations: present observations `[V, *obs]` of environments that were reset already;
-            their episodes count as beginning here.
+            step, with the episode's history so far. A `ReturnConditionedPolicy` then gets it
+            instead of the environment's reward.
+        observations: current observations `[V, *obs]` of environments that were reset already.
+            Their episodes count as beginning here.
 
     Raises:
         SpaceError: the statistics are of other observations than the policy's.
@@ -153,16 +153,19 @@ def rollout(
 class SeededEpisodes:
     """Environments of gymnasium side by side, whose episodes have consecutive seeds.
 
-    Steps and infos are as in SB3's `VecEnv`. An environment for which no episode is left repeats
-    its last observation, with reward 0.
+    Steps and infos have the form of SB3's `VecEnv`. If no episode is left for an environment, it
+    repeats its last observation, with reward 0.
 
     Args:
         envs: `V` environments of one kind.
         seed: seed of the first episode; each later one adds 1.
         episodes: number of episodes, at least `V`.
-        max_steps: steps after which episodes are cut off. None leaves it to the environment, or
-            takes `LONGEST` if the environment has no limit, since its episodes might never end.
-            Raises: ConfigError: there are no environments, or more environments than episodes.
+        max_steps: steps after which episodes are cut off. None leaves this to the environment. If
+            the environment has no limit either, `LONGEST` is the limit, since its episodes might
+            never end.
+
+    Raises:
+        ConfigError: there are no environments, or more environments than episodes.
     """
 
     def __init__(
@@ -193,7 +196,7 @@ class SeededEpisodes:
         return self._batch()
 
     def step(self, actions: Any) -> tuple[Any, FloatArray, BoolArray, list[dict[str, Any]]]:
-        """Step running episodes; return observations, rewards, dones and infos."""
+        """Take a step in each running episode; return observations, rewards, dones and infos."""
         rewards = np.zeros(self.num_envs)
         dones = np.zeros(self.num_envs, bool)
         infos: list[dict[str, Any]] = [{} for _ in self._envs]
@@ -206,7 +209,8 @@ class SeededEpisodes:
             dones[v] = terminated or truncated or self._lengths[v] == self._max_steps
             if dones[v]:
                 if not (terminated or truncated) and self._max_steps == LONGEST:
-                    # Python shows a warning once, and there are many evaluations of many episodes.
+                    # Python shows a warning once, although there are many evaluations of many
+                    # episodes.
                     warnings.warn(ENDLESS, stacklevel=1)
                 end_info = {
                     "terminal_observation": observation,
@@ -240,11 +244,11 @@ class ReachTermCorrected(gymnasium.Wrapper[Any, Any, Any, Any]):
     """A hand environment whose reward falls with the distance to the object, instead of rising.
 
     The dense rewards of gymnasium-robotics' door, hammer and relocate environments add 0.1 times
-    the distance from the palm to the object. The original environments (Rajeswaran et al. 2018),
-    and so the reference scores of D4RL, subtract it. This wrapper subtracts twice that term, by
-    the observation after the step. The random policy then returns about as much as in D4RL:
-    -56.6 in the door environment instead of -45.9 (D4RL: -56.5), -275.2 with the hammer instead
-    of -267.8 (-274.9), -5.7 in relocate instead of 10.9 (-6.4).
+    the distance from the palm to the object. The original environments (Rajeswaran et al. 2018)
+    subtract it, and so do the reference scores of D4RL. This wrapper subtracts twice that term,
+    computed from the observation after the step. The random policy then returns about as much as in
+    D4RL: -56.6 instead of -45.9 in the door environment (D4RL: -56.5), -275.2 instead of -267.8
+    with the hammer (D4RL: -274.9), and -5.7 instead of 10.9 in relocate (D4RL: -6.4).
 
     Args:
         env: one of the three environments.
@@ -273,7 +277,7 @@ CORRECTIONS: Final[Mapping[str, Callable[[Environment], Environment]]] = {
 
 
 def make_task_env(env: str | EnvConfig, **options: Any) -> Environment:
-    """Make the environment of an id or of settings, with the rewards that its task is scored by.
+    """Make the environment of an id or of settings, with the rewards by which its task is scored.
 
     Arguments and errors are those of `preferl.envs.factory.make_configured`.
 
@@ -286,12 +290,12 @@ def make_task_env(env: str | EnvConfig, **options: Any) -> Environment:
 def task_env(env: str | EnvConfig) -> EnvFactory:
     """Return a function that makes an environment, here or in other processes.
 
-    Known faults are corrected (`CORRECTIONS`), inside of the settings' own wrappers.
+    Known faults (`CORRECTIONS`) are corrected inside of the wrappers that the settings name.
     """
     return env_factory(EnvConfig(env) if isinstance(env, str) else env, corrected)
 
 
 def corrected(env: Environment) -> Environment:
-    """Return an environment with the rewards that its task is scored by."""
+    """Return an environment with the rewards by which its task is scored."""
     correct = CORRECTIONS.get(env.spec.id if env.spec else "")
     return env if correct is None else correct(env)

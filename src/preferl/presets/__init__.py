@@ -1,6 +1,6 @@
-"""Settings of online runs and of recordings of data sets, per environment, as data.
+"""Settings of online runs and of recordings of data sets, one file per environment.
 
-A preset that names another one under `from` has its settings, but for those that it names itself.
+A preset that names another one under `from` inherits all settings that it does not name itself.
 """
 
 import json
@@ -13,25 +13,26 @@ from preferl.errors import require_one_of
 from preferl.reading import parse_yaml
 
 Kind = Literal["online", "data"]
-"""Of a preset: for an online run, or for recording a data set."""
+"""What a preset is for: an online run, or recording a data set."""
 
 SHARES: Final = "shares.json"
-"""File of `measured_shares` beside the presets, which `recipes/how_many_answers.py` writes."""
+"""File with `measured_shares` beside the presets; `recipes/how_many_answers.py` writes it."""
 
 
 @dataclass(frozen=True)
 class MeasuredShare:
-    """How far agents of a preset came with a number of answers of a script that never errs.
+    """How well agents of a preset learned from a number of answers of a script that never errs.
 
     Attributes:
         env: id of the environment.
         preset: name of the preset.
         steps: environment steps of each agent.
-        answers: comparisons that each agent asked for in all.
-        share: mean over seeds of (learned - random) / (true - random), of the agents' returns,
-            where "true" is the same algorithm on the true reward, and "random" acts at random.
+        answers: number of comparisons that each agent asked for.
+        share: mean over seeds of (learned - random) / (true - random). These are returns: "learned"
+            is the agent's, "true" that of the same algorithm with the true reward, and "random"
+            that of random actions.
         low: lower end of the 95 % t interval of the mean; None for a single seed.
-        high: upper end of it.
+        high: upper end of this interval.
         seeds: number of agents.
     """
 
@@ -46,7 +47,7 @@ class MeasuredShare:
 
     @property
     def in_words(self) -> str:
-        """One sentence with the number of agents and the interval.
+        """The share in a sentence, with the number of agents and the interval.
 
         >>> MeasuredShare("Pendulum-v1", "pendulum", 12_000, 40, 0.98, 0.95, 1.0, 20).in_words
         '40 answers: 98 % (95 to 100), 20 agents of preset pendulum, 12,000 steps.'
@@ -62,7 +63,7 @@ class MeasuredShare:
 
 
 def measured_shares(env: str) -> list[MeasuredShare]:
-    """What is stored about an environment, by the number of answers; empty for most environments.
+    """Return the measured shares of an environment, by the number of answers; often none.
 
     >>> {share.answers for share in measured_shares("Pendulum-v1")} >= {40, 200}
     True
@@ -73,7 +74,7 @@ def measured_shares(env: str) -> list[MeasuredShare]:
 
 
 def preset_names(kind: Kind = "online") -> tuple[str, ...]:
-    """Names of all presets of a kind.
+    """Return the names of all presets of a kind.
 
     >>> {"moving_dot", "pendulum"} <= set(preset_names())
     True
@@ -83,10 +84,10 @@ def preset_names(kind: Kind = "online") -> tuple[str, ...]:
 
 
 def load_preset(name: str, kind: Kind = "online") -> dict[str, Any]:
-    """A preset as the fields of a config, for `preferl.configs.from_json`.
+    """Return a preset as the fields of a config, for `preferl.configs.from_json`.
 
     Raises:
-        ConfigError: no preset of that name.
+        ConfigError: there is no preset of this name.
 
     >>> load_preset("pendulum")["env"]
     'Pendulum-v1'
@@ -103,9 +104,9 @@ def _folder(kind: Kind) -> Any:
 
 
 def with_changes(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings with some changed; of a section, such as `model`, only what the changes name.
+    """Return settings with some changed. In a section such as `model`, unnamed settings stay.
 
-    A section of another `kind` takes the place of the whole section.
+    A section of another `kind` replaces the whole section.
 
     >>> with_changes({"steps": 9, "model": {"members": 3}}, {"model": {"hidden": [8]}})
     {'steps': 9, 'model': {'members': 3, 'hidden': [8]}}

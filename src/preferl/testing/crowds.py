@@ -1,4 +1,4 @@
-"""A simulated crowd: people of known carefulness who answer queries whose truth is known."""
+"""A simulated crowd: people of known carefulness, who answer queries with known truth."""
 
 from dataclasses import dataclass
 from math import inf
@@ -20,12 +20,13 @@ class CrowdConfig:
         answers: approximate number of answers of each annotator, including those to known and
             repeated queries.
         quorum: how many people answer an ordinary query.
-        known_share: share of an annotator's answers to queries whose answer is known. Everybody
-            gets the same known queries, from the clearer half of all pairs.
-        repeat_share: share of an annotator's answers to queries that they answered before.
-        difference: standard deviation of the difference between the clips of a pair, in logits
-            of a careful person; at 5 two careful people agree on 84 % of pairs.
-        tie_width: differences below it are ties for careful people; 0 is never.
+        known_share: share of an annotator's answers that are about known queries, whose right
+            answer is known. Everybody gets the same known queries. They come from the clearer half
+            of all pairs.
+        repeat_share: share of an annotator's answers that are about queries they answered before.
+        difference: standard deviation of the difference between the clips of a pair, in logits of a
+            careful person. At 5, two careful people agree on 84 % of pairs.
+        tie_width: careful people call a smaller difference a tie; at 0, they never do.
         cannot_tell: share of answers, of anyone, that are declined.
     """
 
@@ -68,15 +69,16 @@ def simulate_crowd(
     *,
     random_left: float = 0.5,
 ) -> Crowd:
-    """Simulate people who look with care at most pairs and press any key at the others.
+    """Simulate people who look carefully at most pairs, and press any key at the others.
 
-    With care, the first clip is preferred with the logistic probability of the difference between
-    the clips (Bradley and Terry 1952), or a tie within `tie_width`. Left and right are random.
-    `careless` is the `[A]` share in [0, 1] of answers that each annotator gives at random, of which
-    the share `random_left` is the left clip.
+    A careful answer is a tie if the difference between the clips is within `tie_width`. Otherwise
+    it prefers the first clip with the logistic probability of that difference (Bradley and Terry
+    1952). Which clip is on the left is random. `careless` gives the share, for each of `A`
+    annotators, of answers that are given at random. Of these, the share `random_left` is the left
+    clip.
 
     Raises:
-        ConfigError: no annotators, fewer than the quorum, or shares out of range.
+        ConfigError: there are no annotators or fewer than the quorum, or shares are out of range.
 
     >>> crowd = simulate_crowd(np.array([0.0, 0.0, 0.2]), np.random.default_rng(0))
     >>> len(crowd.votes), crowd.votes.is_repeat.sum().item()
@@ -120,8 +122,8 @@ def _assign(
 ) -> tuple[IntArray, IntArray, IntArray, BoolArray]:
     """Assign a query and an annotator to each answer.
 
-    Returns the query and annotator of each answer, `[R]` each. For each query, `[Q]`, it returns
-    the query that it repeats, and whether its answer is known.
+    Return the query and the annotator of each answer, `[R]` each. Also return two arrays `[Q]`: the
+    query that each query repeats, and whether its answer is known.
 
     Ordinary queries come first, then known ones, then one query for each repeat.
     """
@@ -161,7 +163,10 @@ def _clear(count: int, rng: np.random.Generator, config: CrowdConfig) -> FloatAr
 def _swapped(
     query: IntArray, annotator: IntArray, repeat_of: IntArray, rng: np.random.Generator
 ) -> BoolArray:
-    """Draw at random which pairs are swapped, `[R]`; half of the repeats differ from the first."""
+    """Draw at random which pairs are swapped, `[R]`.
+
+    Half of the repeats differ from the first answer.
+    """
     swapped = rng.random(len(query)) < 0.5
     repeat = np.flatnonzero(repeat_of[query] >= 0)
     people = int(annotator.max()) + 1

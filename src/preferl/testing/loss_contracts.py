@@ -7,17 +7,17 @@ from preferl.functional.preference import AnswerLoss, preference_loss
 from preferl.registry import LOSSES
 
 LOGITS = (-30.0, -2.0, -0.5, 0.0, 0.5, 2.0, 30.0)
-"""Logits from sure of the second clip to sure of the first."""
+"""Logits, from certainty about the second clip to certainty about the first."""
 
 
 def check_loss(loss: AnswerLoss | str) -> None:
-    """Raise `ModelError` unless a loss of answers keeps what fits rely on.
+    """Raise `ModelError` unless a loss of answers has the properties that fits rely on.
 
-    Each answer has one finite loss with a finite gradient, on which no other answer has an
-    influence. A pair the other way round, answered the other way round, costs the same. A decided
-    answer never costs more where the model agrees with it than where it contradicts it.
+    Each answer has one finite loss with a finite gradient, and no other answer changes it. The loss
+    of a pair stays the same if its clips and its answer are swapped. A decided answer never costs
+    more if the model agrees with it than if the model contradicts it.
 
-    The loss is a function or a name of `preferl.registry.LOSSES`; one that takes `noise` gets 0.1.
+    The loss is a function or a name in `preferl.registry.LOSSES`. If it takes `noise`, it gets 0.1.
 
     >>> check_loss("squared_error")
     """
@@ -42,7 +42,7 @@ def check_loss(loss: AnswerLoss | str) -> None:
             raise ModelError(f"{name}, gradient of {answer}: expected finite numbers, got {slope}.")
         alone = torch.stack([bound(logits[:, [k]], preference[[k]])[:, 0] for k in range(7)], 1)
         if not torch.allclose(alone, losses, atol=1e-5):
-            raise ModelError(f"{name}, an answer alone: expected {losses}, got {alone}.")
+            raise ModelError(f"{name}, a single answer: expected {losses}, got {alone}.")
         turned = bound(-logits, 1 - preference)
         if not torch.allclose(turned, losses, atol=1e-5):
             raise ModelError(

@@ -21,14 +21,14 @@ LONGEST = 6
 
 
 def check_reward_model(model: RewardModel, *, seed: int = 0) -> None:
-    """Raise `ModelError` unless a reward model keeps what trainers and policies rely on.
+    """Raise `ModelError` unless a reward model has the properties that trainers and policies need.
 
-    A batch gives the same as its windows one by one. Rewards depend neither on later steps, nor on
-    steps before the context, nor on padding. Members are the first axis. Gradients are finite and
-    reach every parameter. `observe` replaces statistics instead of adding to them. Copies are
-    exact, and so are files if the model has a config.
+    A batch has the same result as its windows one by one. Rewards depend on neither later steps,
+    nor steps before the context, nor padding. The first axis is that of members. Gradients are
+    finite and reach every parameter. `observe` replaces statistics and does not add to them. Copies
+    are exact. If the model has a config, files are exact, too.
 
-    The model must be on the processor; it is copied, not changed.
+    The model must be on the processor. It is copied and stays as it is.
 
     >>> from gymnasium.spaces import Box, Discrete
     >>> from preferl.models import MLPReward
@@ -36,7 +36,7 @@ def check_reward_model(model: RewardModel, *, seed: int = 0) -> None:
     """
     try:
         copy = deepcopy(model)
-    except Exception as error:  # somebody else's class may raise anything
+    except Exception as error:  # a user's class may raise anything
         raise ModelError(
             f"{type(model).__name__}: copying it with deepcopy: expected a copy, got "
             f"{in_words(error)}."
@@ -100,7 +100,7 @@ def _check_statistics(model: RewardModel, windows: _Windows) -> None:
 
 
 def _check_output(model: RewardModel, windows: _Windows) -> None:
-    """Check shapes and numbers, which must be the same each time and for each window alone."""
+    """Check shapes and numbers. They must be the same each time, and for each window by itself."""
     output = _ask(model, *windows[:3])
     shape = (model.members, *windows.mask.shape)
     for name, tensor, size in zip(output._fields, output, (shape, shape[:2]), strict=True):
@@ -124,7 +124,7 @@ def _check_output(model: RewardModel, windows: _Windows) -> None:
 
 
 def _check_context(model: RewardModel, windows: _Windows) -> None:
-    """Check that rewards do not depend on later steps, nor, at context 1, on earlier ones."""
+    """Check that rewards do not depend on later steps, or at context 1 on earlier ones."""
     rewards = _ask(model, *windows[:3]).rewards
     if rewards.shape[2] > 1:
         changed = _ask(model, *_replaced(windows, np.s_[:, -1:]), windows.mask).rewards
@@ -158,7 +158,7 @@ def _check_padding(model: RewardModel, windows: _Windows) -> None:
 
 
 def _check_gradients(model: RewardModel, windows: _Windows) -> None:
-    """Check scores of windows of each length: pooled rewards, with gradients everywhere."""
+    """Check scores of windows of each length: they pool rewards and reach all parameters."""
     rows, length = windows.mask.shape
     mask = torch.arange(length) >= length - 1 - torch.arange(rows)[:, None]
     with torch.no_grad():
@@ -200,7 +200,7 @@ def _check_copies(model: RewardModel, windows: _Windows) -> None:
     try:
         config_of(model)
     except ConfigError:
-        return  # a user's class without a config, which the user saves
+        return  # a user's class without a config; the user saves it
     with TemporaryDirectory() as folder:
         save_reward_model(Path(folder) / "model", model)
         exact("output after saving and loading", load_reward_model(Path(folder) / "model"))

@@ -1,4 +1,4 @@
-"""Small worlds whose truth is known: experience of any space, a linear reward, plain models."""
+"""Small worlds whose truth is known: data of any space, a linear reward and simple models."""
 
 from collections.abc import Sequence
 from typing import Any, final
@@ -26,7 +26,7 @@ PUSH_WEIGHTS = np.array([0.5, 0.25])
 
 
 def linear_reward(observations: Observations, actions: Array) -> FloatArray:
-    """The true reward of `PointWorld`: `[..., 2]` positions and pushes to `[...]`.
+    """Return the true reward `[...]` of `PointWorld` for positions and pushes `[..., 2]`.
 
     >>> linear_reward(np.array([[1.0, 2.0]]), np.array([[1.0, -2.0]])).tolist()
     [0.0]
@@ -36,7 +36,7 @@ def linear_reward(observations: Observations, actions: Array) -> FloatArray:
 
 @final
 class PointWorld(gymnasium.Env[FloatArray, FloatArray]):
-    """A point that is pushed about in the plane, with the known reward `linear_reward`.
+    """A point that is pushed in the plane, with the known reward `linear_reward`.
 
     Episodes are cut off after `length` steps.
 
@@ -58,14 +58,14 @@ class PointWorld(gymnasium.Env[FloatArray, FloatArray]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[FloatArray, dict[str, Any]]:
-        """Put the point somewhere within one unit of the middle, on each axis."""
+        """Put the point at random within one unit of the middle, on each axis."""
         super().reset(seed=seed, options=options)
         self._position = self.np_random.uniform(-1, 1, 2).astype(np.float32)
         self._step = 0
         return self._position.copy(), {}
 
     def step(self, action: FloatArray) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
-        """Move the point; the reward is that of its position before and of the push."""
+        """Move the point. The reward is that of the push and of the position before it."""
         reward = float(linear_reward(self._position, action))
         self._position = np.clip(self._position + 0.2 * action, -2, 2).astype(np.float32)
         self._step += 1
@@ -73,10 +73,10 @@ class PointWorld(gymnasium.Env[FloatArray, FloatArray]):
 
 
 def sample_steps(space: spaces.Space[Any], count: int, rng: np.random.Generator) -> Any:
-    """Draw `[count, *space]` values of a space, or a dictionary of such; unbounded ones are normal.
+    """Draw `[count, *space]` values of a space, or a dictionary of them; normal ones if unbounded.
 
     Raises:
-        SpaceError: a space of another kind.
+        SpaceError: the space is of another kind.
 
     >>> sample_steps(spaces.Discrete(3, start=5), 4, np.random.default_rng(0)).tolist()
     [7, 6, 6, 5]
@@ -111,10 +111,10 @@ def make_episodes(
     *,
     reward: StepReward | None = None,
 ) -> Episodes:
-    """Make episodes of independent random steps; every other one terminates.
+    """Make episodes of independent random steps; every second one terminates.
 
-    Rewards are `linear_reward` in both spaces of `PointWorld`, the default, and else normal,
-    unless `reward` computes those of each step.
+    `reward` computes the rewards of each step. Without it, rewards are `linear_reward` if both
+    spaces are those of `PointWorld`, which is the default, and else normal numbers.
 
     >>> make_episodes(np.random.default_rng(0), [3, 2]).terminated.tolist()
     [False, False, True, False, False]
@@ -141,8 +141,8 @@ def make_comparisons(
 ) -> Comparisons:
     """Make pairs of random segments, in which the higher true return is preferred.
 
-    Shorter episodes become padded segments. By default there are three in `PointWorld`'s spaces,
-    one of them short.
+    Episodes that are shorter than a segment become padded segments. By default there are three
+    episodes in the spaces of `PointWorld`, and one of them is short.
 
     >>> make_comparisons(np.random.default_rng(0), pairs=3).preference.shape
     (3,)
@@ -157,11 +157,11 @@ def make_comparisons(
 
 @final
 class CountingModel(RewardModel):
-    """A model that stands for another and counts its training calls: a guard against hidden loops.
+    """Does what another model does and counts its training calls, to find hidden loops.
 
     Attributes:
-        model: the other model, whose parameters and encoder it shares.
-        rows: windows `B` of each call of `judge` in training mode.
+        model: the other model; this one shares its parameters and encoder.
+        rows: windows `B` in each call of `judge` in training mode.
     """
 
     def __init__(self, model: RewardModel) -> None:
@@ -170,23 +170,23 @@ class CountingModel(RewardModel):
         self.rows: list[int] = []
 
     def judge(self, features: Any, mask: Tensor) -> RewardOutput:
-        """The model's own rewards `[E, B, L]` and scores `[E, B]`, counted."""
+        """Count the call, and return the other model's rewards `[E, B, L]` and scores `[E, B]`."""
         if self.training:
             self.rows.append(len(mask))
         return self.model.judge(features, mask)
 
     def pool(self, rewards: Tensor, mask: Tensor) -> Tensor:
-        """The model's own scores `[E, B]`."""
+        """Return the other model's scores `[E, B]`."""
         return self.model.pool(rewards, mask)
 
 
 @final
 class FadingModel(RewardModel):
-    """A reward model with context, simple enough to compute by hand: older steps count less.
+    """A reward model with context that can be computed by hand; earlier steps count less.
 
-    The value of a step is `tanh(w · x)` of its features `x`. Its reward is that plus half of the
-    value of the step before, a quarter of the one before that, and so on within the context. The
-    members' weights are evenly spread.
+    The value of a step is `tanh(w · x)` of its features `x`. The reward of a step is its own value,
+    plus half of the value of the step before, a quarter of that before it, and so on within the
+    context. The members' weights are spread evenly.
     """
 
     def __init__(
@@ -202,10 +202,10 @@ class FadingModel(RewardModel):
         self.weight = nn.Parameter(torch.linspace(-1, 1, members * encoder.size).view(members, -1))
 
     def judge(self, features: Tensor, mask: Tensor) -> RewardOutput:
-        """Rewards `[E, B, L]` and scores `[E, B]` of features `[B, L, F]`.
+        """Return rewards `[E, B, L]` and scores `[E, B]` of features `[B, L, F]`.
 
         Raises:
-            ConfigError: more steps than the context.
+            ConfigError: there are more steps than the context.
         """
         if not mask.shape[1] <= self.context:
             raise ConfigError(f"steps: expected {self.context}, got {mask.shape[1]}.")
@@ -216,5 +216,5 @@ class FadingModel(RewardModel):
         return RewardOutput(rewards, self.pool(rewards, mask))
 
     def pool(self, rewards: Tensor, mask: Tensor) -> Tensor:
-        """Scores `[E, B]`, the means of the real steps' rewards."""
+        """Return scores `[E, B]`, the mean rewards of the real steps."""
         return pool(rewards, mask, "mean")
