@@ -129,12 +129,12 @@ class Shares(Garden):
 )
 @pytest.mark.filterwarnings("ignore:mine. observations have dtype float64")
 def test_observations_that_their_space_cannot_hold_are_refused(views):
-    with pytest.raises(ConfigError, match="mine: expected observations of dtype uint8, as its"):
+    with pytest.raises(ConfigError, match="mine: expected observations of dtype uint8, as in its"):
         require_usable(lambda: Shares(*views), "mine")
 
 
 def test_whole_floats_in_a_space_of_bytes_warn():
-    with pytest.warns(UserWarning, match="mine: observations have dtype float64, but its space"):
+    with pytest.warns(UserWarning, match="mine: observations have dtype float64, but their space"):
         require_usable(lambda: Shares(np.zeros(2), np.ones(2)), "mine")
 
 

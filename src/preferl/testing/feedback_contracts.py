@@ -21,10 +21,11 @@ def check_teacher(
 ) -> None:
     """Raise `FeedbackError` unless a teacher answers every pair it is shown, and changes no clip.
 
-    If `repeatable`, the same clips and generator must give the same answers, whatever padded steps
-    hold; pass False for people. Segments are made up by default, some of them padded, with
-    observations of three numbers. Pass some of your environment for a teacher that reads others,
-    such as the keys of a dictionary: `sample_segments(episodes, 8, length, rng)`.
+    If `repeatable`, the same clips and an equal generator must give the same answers, whatever the
+    padded steps contain; pass False for people. By default, segments are made up: some are padded,
+    and their observations are three numbers. If your teacher reads other observations, such as the
+    keys of a dictionary, pass segments of your environment:
+    `sample_segments(episodes, 8, length, rng)`.
 
     >>> from preferl.feedback import ScriptedTeacher
     >>> check_teacher(ScriptedTeacher(temperature=0.5))
@@ -38,7 +39,7 @@ def check_teacher(
         answers = _answers(teacher, shown, seed)
     except FeedbackError:
         raise
-    except Exception as error:  # somebody else's teacher may raise anything
+    except Exception as error:  # a user's teacher may raise anything
         if not made_up:
             raise
         raise FeedbackError(
@@ -64,17 +65,17 @@ def check_teacher(
         if not np.array_equal(answers, _answers(teacher, again, seed), equal_nan=True):
             raise FeedbackError(
                 f"{name}: answers to {what} and an equal generator: expected the same answers, got "
-                "others. Draw from `rng` alone, look at real steps alone, or pass repeatable=False."
+                "others. Draw only from `rng`, look only at real steps, or pass repeatable=False."
             )
 
 
 def check_sampler(
     sampler: PairSampler, segments: Segments | None = None, *, count: int = 5, seed: int = 0
 ) -> None:
-    """Raise `FeedbackError` unless a sampler gives as many pairs of two as asked, repeatably.
+    """Raise `FeedbackError` unless a sampler gives as many pairs as asked, and the same ones again.
 
-    The number of segments that it wants, if it names one, must be enough for a query. `segments`
-    are at least two different windows; made up by default.
+    If it names a number of segments that it wants, this must be enough for a query. `segments` are
+    at least two different windows; by default, they are made up.
 
     >>> from preferl.feedback import UniformPairs
     >>> check_sampler(UniformPairs())
@@ -102,7 +103,7 @@ def check_sampler(
         if not np.array_equal(pairs, again):
             raise FeedbackError(
                 f"{name}: pairs drawn with an equal generator: expected the same pairs, got "
-                "others. Draw from `rng` alone."
+                "others. Draw only from `rng`."
             )
 
 
@@ -114,11 +115,12 @@ def check_feedback(
     declines: bool = False,
     seed: int = 0,
 ) -> None:
-    """Raise `FeedbackError` unless answers come back, each once, and only by `comparisons`.
+    """Raise `FeedbackError` unless `comparisons` returns each answer once, and nothing else does.
 
-    The feedback, at best a fresh one, gets ten queries in two calls. If it `declines`, some may
-    remain without an answer. `answer` answers all pending queries of one that does not answer at
-    once. `segments` are at least five windows of different steps; made up by default.
+    Pass a feedback without queries. It gets ten queries in two calls. If it `declines`, some may
+    remain without an answer. If it does not answer at once, pass `answer`, which answers all of its
+    pending queries. `segments` are at least five windows of different steps; by default, they are
+    made up.
 
     >>> from preferl.feedback import InstantFeedback, ScriptedTeacher
     >>> check_feedback(InstantFeedback(ScriptedTeacher(), 0))
@@ -169,7 +171,7 @@ def example_segments(seed: int = 0) -> Segments:
 
 
 def _name(part: object) -> str:
-    """Return the name of a function, or of any other object's class."""
+    """Return the name of a function, or of the class of any other object."""
     return str(getattr(part, "__name__", type(part).__name__))
 
 
@@ -208,7 +210,7 @@ def _padded_by(clips: Clips, extreme: Callable[[Array], float]) -> Clips:
 
 
 def _comparisons(feedback: Feedback) -> Comparisons | tuple[()]:
-    """Return all answers; an empty tuple before the first."""
+    """Return all answers; an empty tuple if there are none."""
     try:
         return feedback.comparisons()
     except FeedbackError:

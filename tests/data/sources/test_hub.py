@@ -149,14 +149,14 @@ def test_pictures_keep_their_axes(tmp_path):
         ({"dones": None}, r"no dones among \['observations', 'actions', 'rewards'\]"),
         (
             {"actions": [[[0.0]] * n for n in (3, 1, 3)]},
-            "actions of episode 2: expected 4 steps, as there are rewards, got 3",
+            "actions of episode 2: expected 4 steps, the number of rewards, got 3",
         ),
         (
             {"observations": [[[1.0, 2.0]] * 3, [[1.0]], [[1.0, 2.0]] * 4]},
             "observations, list 3: expected 2 numbers, as in the first, got 1",
         ),
         ({"rewards": [1.0, 2.0, 3.0]}, "rewards: expected a list of steps in each row, got double"),
-        ({"rewards": [["a"] * n for n in LENGTHS]}, "expected numbers alone, got string"),
+        ({"rewards": [["a"] * n for n in LENGTHS]}, "expected only numbers, got string"),
         ({"rewards": [[None] * n for n in LENGTHS]}, "expected only numbers"),
         ({"rewards": [None, [1.0], [1.0] * 4]}, "expected lists, got 1 nulls"),
         ({"dones": [[True] * n for n in LENGTHS]}, "true only at the last step"),

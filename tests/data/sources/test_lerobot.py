@@ -235,7 +235,7 @@ REFUSED = {
     ),
     "rows of other episodes": (
         lambda f: change_table(f / DATA, "frame_index", lambda c: c.__setitem__(3, 0)),
-        "frame_index: expected the frames that",
+        "frame_index: expected the frames of",
     ),
     "rows too few": (
         lambda f: pq.write_table(pq.read_table(f / DATA).slice(0, 24), f / DATA),

@@ -155,5 +155,5 @@ def test_pictures_of_another_size_than_their_space():
     other = gym.spaces.Box(0, 255, (40, 32, 3), np.uint8)
     about["observation_space"] = minari.serialization.serialize_space(other)
     metadata.write_text(json.dumps(about))
-    with pytest.raises(DataError, match=r"shape \(40, 32, 3\) .*got 32 x 32 pixels"):
+    with pytest.raises(DataError, match=r"shape \(40, 32, 3\), .*got 32 x 32 pixels"):
         load_minari("test/door/human-v0")

@@ -206,7 +206,7 @@ def test_what_a_killed_launcher_left_is_ended_and_what_a_living_one_has_is_not(t
     lines = []
     with Supervisor([worker], tmp_path, FAST, on_message=lines.append):
         assert not is_running(left)
-        assert lines == ["worker of a run that was killed is ended."]
+        assert lines == ["worker of a run that was killed has been ended."]
 
 
 def shift_heartbeat(world, seconds):
