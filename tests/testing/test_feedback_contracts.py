@@ -60,7 +60,7 @@ def spoils(shown, rng):
     [
         (one_answer, "one_answer: answers to 20 pairs"),
         (always(2.0), r"numbers in \[0, 1\]"),
-        (own_dice(np.random.default_rng(0)), "equal generator.*Draw from `rng`"),
+        (own_dice(np.random.default_rng(0)), "equal generator.*Draw only from `rng`"),
         (by_padding, "padded steps of (least|largest) numbers"),
         (spoils, "spoils: the clips shown.*as they were"),
     ],

@@ -225,8 +225,8 @@ def _facts(scores: EpisodeScores) -> tuple[Fact, ...]:
 
 
 _WORDS: Final = {
-    "The worst episodes": "The episodes with the lowest predicted returns. Each clip shows the part "
-    "with the lowest return.",
+    "The worst episodes": "The episodes with the lowest predicted returns. Each clip shows the "
+    "part with the lowest return.",
     "People and reward disagree": "The episodes with the largest share of answers that contradict "
     "the reward. Either the reward is wrong there, or the answer.",
 }
