@@ -30,7 +30,7 @@ PROPERTIES = $(sort $(shell grep -rl --include='*.py' 'import given' tests))
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test slow browser newest lock check lint format types imports docs site nightly \
-  wheel interop rllib lerobot bench clean
+  wheel interop rllib lerobot migrate bench clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -121,6 +121,10 @@ RLLIB := 'ray[rllib]$(shell sed -n 's/^ray\(==[0-9.]*\).*/\1/p' $(LOCK))'
 rllib: ## agents of RLlib with learned rewards in its EnvRunners, in .venv-rllib
 	$(MAKE) VENV=.venv-rllib .venv-rllib/.rllib
 	RAY_worker_niceness=0 .venv-rllib/bin/python -m pytest tests/rllib -m "slow or not slow"
+
+migrate: $(DEV) ## converters of docs/migrate on files that imitation saves, in .venv-imitation
+	PYTHONPATH=benchmarks $(BIN)/python -c "import run; run.peer_python()"
+	$(BIN)/python -m pytest tests/migrate -m "slow or not slow"
 
 # LeRobot caps torch and numpy below the lock's, and needs Python 3.12.
 LEROBOT_PY ?= python3.12

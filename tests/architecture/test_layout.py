@@ -16,6 +16,7 @@ OF_NO_PACKAGE = {
     "hostile",
     "interop",
     "lerobot",
+    "migrate",
     "rllib",
 }
 """Folders of tests of the whole library, and of what tests share."""

@@ -161,7 +161,7 @@ class AnswersConfig(StoreConfig):
             who gave them.
         annotators: whose answers in the store are used: everybody's, people's or models'.
         comparisons: or a run of `preferl online run`, or another folder of comparisons written by
-            preferl.
+            preferl; or a file of learning-from-human-preferences, such as `train.pkl.gz`.
         teacher: a scripted teacher that answers by the recorded rewards: a name such as oracle or
             mistake, or settings as a file has them, "{kind: mistake, rate: 0.2}". It answers the
             pairs of the labels, store or comparisons, or else pairs drawn from the demonstrations.
@@ -342,6 +342,8 @@ def _given(
 ) -> "tuple[data.Comparisons | None, sources.LabelReport | None, data.Ratings | None]":
     """Read the answers that exist already, the counts of a label folder, and ratings."""
     if config.comparisons is not None:
+        if config.comparisons.is_file():
+            return sources.load_drlhp_preferences(config.comparisons), None, None
         ratings = data.load_ratings(config.comparisons) if rated else None
         return data.load_comparisons(config.comparisons), None, ratings
     if config.store is not None:
