@@ -328,21 +328,3 @@ def test_shares_in_the_package_are_those_of_the_stored_agents(monkeypatch):
     ]
     assert len(rows) >= 5
     assert sorted(packaged, key=str) == sorted(rows, key=str)
-
-
-class TestChecksNoticeFaults:
-    def test_links(self):
-        text = "# One\n[a](docs/nowhere.md) [b](#two) [c](#one) [d](https://example.org)"
-        assert broken_links(ROOT / "README.md", text) == ["docs/nowhere.md", "#two"]
-        assert broken_links(ROOT / "README.md", "[q](docs/quickstart.md#no-such-head)")
-
-    def test_commands(self):
-        text = "```sh\npreferl demo --ask\n$ preferl dance\npreferl demo --nosuch 1\n```\n"
-        assert [unknown_words(line) for line in commands(text)] == [[], ["dance"], ["--nosuch"]]
-        assert commands("Run `preferl data inspect --path x` now") == [
-            "preferl data inspect --path x"
-        ]
-
-    def test_names(self):
-        text = "`preferl.feedback.ScriptedTeacher`, `preferl.feedback.Nobody`, `preferl.nowhere`"
-        assert missing_names(text) == ["preferl.feedback.Nobody", "preferl.nowhere"]

@@ -83,15 +83,3 @@ def test_the_site_is_whole(site):
     assert listed_twice(site) == []
     assert undocumented(site) == []
     assert "Search.setIndex" in (site / "searchindex.js").read_text("utf-8")
-
-
-def test_broken_links_are_noticed(tmp_path):
-    (tmp_path / "a.html").write_text('<p id="x"><a href="b.html#y">b</a><a href="c.html">c</a>')
-    (tmp_path / "b.html").write_text('<a href="a.html#x">a</a><a href="https://example.org">e</a>')
-    assert broken_links(tmp_path) == [("a.html", "b.html#y"), ("a.html", "c.html")]
-
-
-def test_many_names_are_public():
-    names = set(public_names())
-    assert ("preferl.data", "Episodes") in names
-    assert len(names) > 200

@@ -48,17 +48,6 @@ def test_size_of_the_published_model():
         assert sum(p.numel() for p in model.parameters()) == count
 
 
-@pytest.mark.parametrize("head", HEADS)
-def test_scores_are_rewards_weighed_by_importance(head):
-    model = transformer(head=head).eval()
-    features, mask = windows()
-    looks = model.attention(features, mask)
-    output = model.judge(features, mask)
-    torch.testing.assert_close(looks.importance.sum(1), torch.ones(6))
-    assert not looks.importance[~mask].any()
-    torch.testing.assert_close(output.scores[0], (looks.importance * output.rewards[0]).sum(1))
-
-
 def test_shape_of_where_it_looks():
     looks = transformer(layers=2).attention(*windows())
     assert looks.layers.shape == (2, 6, 4, 16, 16)

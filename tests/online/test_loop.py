@@ -20,20 +20,6 @@ def report():
     return learn_from_preferences(TINY)
 
 
-def test_same_seed_same_run_and_another_seed_another(report):
-    again = learn_from_preferences(TINY)
-    other = learn_from_preferences(replace(TINY, seed=1))
-    np.testing.assert_array_equal(again.comparisons.preference, report.comparisons.preference)
-    for one, two in zip(
-        again.learner.algorithm.policy.parameters(),
-        report.learner.algorithm.policy.parameters(),
-        strict=True,
-    ):
-        assert one.equal(two)
-    first = next(other.learner.algorithm.policy.parameters())
-    assert not first.equal(next(report.learner.algorithm.policy.parameters()))
-
-
 def test_reward_is_normalised_over_experience(report):
     rewards = report.reward.scaler(report.reward.member_rewards(report.experience))
     # Experience after the last fit moves it a little.

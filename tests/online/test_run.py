@@ -13,15 +13,14 @@ from helpers.answered_store import Answering
 from helpers.folder_contents import contents
 from helpers.gardens import Lawn
 from helpers.tiny_runs import KilledError, tiny
-from preferl.data import load_comparisons
 from preferl.errors import ConfigError, ResumeError
 from preferl.feedback import PromptTeacher
-from preferl.online import load_policy, record, run as online_run, run_online, train_on_true_reward
+from preferl.online import run as online_run, run_online, train_on_true_reward
 from preferl.online.configs import EvaluationConfig
 from preferl.reporting import read_jsonl
 from preferl.runs import RunFolder, read_run
 from preferl.store import Store, StoredFeedback, feedback as stored
-from preferl.training import RewardTrainerConfig, load_reward, relabel
+from preferl.training import RewardTrainerConfig
 
 TINY = tiny(eval_every=None, trainer=RewardTrainerConfig(epochs=1))
 PERSON = "preferl.feedback.prompt:PromptTeacher"
@@ -82,16 +81,6 @@ def test_the_settings_that_a_run_chose_itself_are_written(tmp_path):
     assert "draw" in resolved["sampler"]
     assert resolved["trainer"]["epochs"] == resolved["initial_epochs"] == 1
     assert resolved["eval_every"] == 100
-
-
-def test_comparisons_reward_and_policy_can_be_used_again(run):
-    folder, _, _ = run
-    comparisons = load_comparisons(folder / "comparisons")
-    assert len(comparisons) == 12
-    reward = load_reward(folder / "reward")
-    assert reward.scores(comparisons.segments).shape == (2, len(comparisons.segments))
-    episodes = record(load_policy(folder / "policy"), "Pendulum-v1", 200, seed=0, environments=1)
-    assert relabel(episodes, reward).rewards.shape == (200,)
 
 
 def seldom_decides(shown, rng):

@@ -9,7 +9,6 @@ from sqlalchemy import func, select
 from helpers.json_rows import rows_of, write
 from helpers.numbered_videos import random_segments
 from helpers.queue_steps import answer_next, invite, on_sqlite, show
-from preferl.data import load_comparisons
 from preferl.errors import DataError
 from preferl.store.exchange.answer_table import COLUMNS
 from preferl.store.exchange.exports import (
@@ -18,7 +17,6 @@ from preferl.store.exchange.exports import (
     import_answers,
     import_segments,
 )
-from preferl.store.feedback import StoredFeedback
 from preferl.store.schema import Annotator, Answer, Query
 from preferl.store.store import Store
 from preferl.testing.feedback_contracts import example_segments
@@ -133,25 +131,6 @@ def test_there_and_back_is_the_same_byte_for_byte(lively, export, elsewhere, tmp
     assert import_answers(there, project, table)[:2] == (0, 7)
     export_answers(there, project, two)
     assert one.read_bytes() == two.read_bytes()
-
-
-def test_what_counts_and_what_is_open_comes_along(store, lively, export, elsewhere):
-    there, project = elsewhere
-    answers, clips = export(lively, "a.csv")
-    import_answers(there, project, answers, clips=clips)
-    here, then = (s.queries.votes(p) for s, p in ((store, lively.id), (there, project)))
-    assert here.names == then.names
-    for name in ("annotator", "preference", "swapped", "answered_at", "known"):
-        np.testing.assert_array_equal(getattr(here, name), getattr(then, name))
-    with there.database.read() as session:
-        chosen = select(Query.needed).where(Query.project_id == project, Query.purpose == "ask")
-        assert sorted(session.scalars(chosen)) == [0, 1]
-    one = StoredFeedback(store, lively.id).comparisons()
-    for two in (StoredFeedback(there, project).comparisons(), load_comparisons(clips)):
-        np.testing.assert_array_equal(one.preference, two.preference)
-        np.testing.assert_array_equal(
-            one.segments[one.pairs].observations, two.segments[two.pairs].observations
-        )
 
 
 @on_sqlite
