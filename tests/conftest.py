@@ -12,6 +12,8 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
+from preferl.registry import LOSSES, PENALTIES
+
 torch.set_num_threads(1)
 
 # A check tries the same examples each time and cannot fail by chance; `make nightly` tries others.
@@ -28,14 +30,26 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_runtest_setup(item):
-    """Leave tests that take minutes to `make nightly`."""
+    """Leave tests that take minutes to `make nightly`, and those of a GPU to machines with one."""
     if not NIGHTLY and item.get_closest_marker("nightly"):
         pytest.skip("takes minutes; `make nightly` runs it")
+    if item.get_closest_marker("gpu") and not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
 
 
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)
+
+
+@pytest.fixture
+def no_others():
+    """Losses and penalties that a test registers are taken out again."""
+    before = {table: table.names() for table in (LOSSES, PENALTIES)}
+    yield
+    for table, names in before.items():
+        for name in set(table.names()) - set(names):
+            table.remove(name)
 
 
 @pytest.fixture(scope="session")

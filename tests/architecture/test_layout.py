@@ -1,6 +1,5 @@
 """Tests stand where that stands which they test: folders mirror packages, files mirror modules."""
 
-from collections import Counter
 from pathlib import Path
 
 import preferl
@@ -58,15 +57,3 @@ def test_files_are_named_after_a_module_of_their_package():
         if others:
             found[str(folder)] = others
     assert found == OF_NO_MODULE
-
-
-def test_what_tests_share_is_in_one_folder():
-    others = [
-        str(file.relative_to(TESTS))
-        for file in TESTS.rglob("*.py")
-        if not file.name.startswith("test_") and file.name != "conftest.py"
-        if file.parent.name != "helpers"
-    ]
-    assert others == []
-    helpers = [file.stem for file in (TESTS / "helpers").rglob("*.py")]
-    assert [name for name, count in Counter(helpers).items() if count > 1] == []

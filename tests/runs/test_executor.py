@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from helpers.unit_works import stop_first, unit
 from helpers.waiting import wait_until
 from preferl.errors import ConfigError
 from preferl.runs.executor import DONE, LOG, Unit, run_units
@@ -18,11 +19,6 @@ from preferl.runs.executor import Unit, run_units
 if __name__ == "__main__":
     run_units([Unit("waits", "helpers.unit_works:wait", {}, Path(sys.argv[1]))])
 """
-
-
-def unit(folder, number, work="square"):
-    name = f"{work} {number}"
-    return Unit(name, f"helpers.unit_works:{work}", {"number": number}, folder / name)
 
 
 def results(units, **options):
@@ -70,13 +66,8 @@ def test_a_unit_has_one_thread_and_prints_into_its_log(tmp_path, monkeypatch):
 def test_ctrl_c_interrupts_units_under_way(tmp_path):
     units = [unit(tmp_path, 1, "wait"), unit(tmp_path, 2)]
 
-    def stop(*_):
-        begun = units[0].folder / "begun"
-        wait_until(lambda: begun.exists() and begun.read_text())
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        run_units(units, stop, processes=2)
+        run_units(units, stop_first(units), processes=2)
     assert (units[0].folder / "interrupted").exists()
     assert not (units[0].folder / DONE).exists()
     assert not runs(int((units[0].folder / "begun").read_text()))

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from helpers.unit_works import stop_first, unit
 from helpers.waiting import wait_until
 from preferl.errors import ConfigError
-from preferl.runs.executor import DONE, LOG, Unit
+from preferl.runs.executor import DONE, LOG
 from preferl.runs.ray_cluster import executor_of
 
 ray = pytest.importorskip("ray", reason="the extra ray is not installed")
@@ -37,11 +38,6 @@ def cluster():
             yield machines
         finally:
             machines.shutdown()
-
-
-def unit(folder, number, work="square"):
-    name = f"{work} {number}"
-    return Unit(name, f"helpers.unit_works:{work}", {"number": number}, folder / name)
 
 
 def results(units, cluster):
@@ -73,13 +69,8 @@ def test_modules_of_the_current_folder_stay_off_the_path_of_workers(cluster, tmp
 def test_ctrl_c_interrupts_units_under_way(cluster, tmp_path):
     units = [unit(tmp_path, 1, "wait"), unit(tmp_path, 2)]
 
-    def stop(*_):
-        begun = units[0].folder / "begun"
-        wait_until(lambda: begun.exists() and begun.read_text())
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        executor_of(cluster.address)(units, stop)
+        executor_of(cluster.address)(units, stop_first(units))
     assert (units[0].folder / "interrupted").exists()
     assert not (units[0].folder / DONE).exists()
 

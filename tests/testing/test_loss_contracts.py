@@ -7,13 +7,7 @@ from preferl.errors import ModelError
 from preferl.registry import LOSSES
 from preferl.testing import check_loss
 
-
-@pytest.fixture(autouse=True)
-def no_others():
-    before = set(LOSSES.names())
-    yield
-    for name in set(LOSSES.names()) - before:
-        LOSSES.remove(name)
+pytestmark = pytest.mark.usefixtures("no_others")
 
 
 @pytest.mark.parametrize("name", LOSSES.names())

@@ -7,7 +7,6 @@ import torch
 
 from preferl.configs import from_json, to_json
 from preferl.errors import ConfigError
-from preferl.registry import PENALTIES
 from preferl.training import AdaptivePenalty
 
 WEIGHTS = [torch.tensor([[1.0, -2.0]], requires_grad=True), torch.tensor([3.0], requires_grad=True)]
@@ -58,14 +57,6 @@ def largest(parameters):
 def each(parameters):
     """Not one number."""
     return torch.cat([weights.flatten() for weights in parameters])
-
-
-@pytest.fixture
-def no_others():
-    before = set(PENALTIES.names())
-    yield
-    for name in set(PENALTIES.names()) - before:
-        PENALTIES.remove(name)
 
 
 def test_a_measure_of_ones_own(no_others):

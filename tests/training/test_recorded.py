@@ -11,10 +11,6 @@ from preferl.testing import make_comparisons
 from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
 from preferl.training import CosineSchedule, FitCheckpoints, RewardTrainer, RewardTrainerConfig
 
-ON_GPU = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
 SHAPE = PreferenceTransformerConfig(width=16, heads=2, preference_width=8, context=6)
 SETTINGS = RewardTrainerConfig(
     epochs=5, batch_size=16, schedule=CosineSchedule(), noise=0.1, patience=None
@@ -61,9 +57,9 @@ def test_the_step_that_is_recorded_is_the_usual_one(monkeypatch):
     assert batches == 5 * [16, 16, 16, 16, 6]
 
 
-@pytest.mark.parametrize("mark", [pytest.param(None, marks=ON_GPU)])
+@pytest.mark.gpu
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_fits_that_are_replayed_are_those_that_are_not(precision, mark):
+def test_fits_that_are_replayed_are_those_that_are_not(precision):
     settings = replace(SETTINGS, precision=precision)
     replayed = Curves("cuda", settings)
     curves = replayed.fit()
@@ -73,8 +69,8 @@ def test_fits_that_are_replayed_are_those_that_are_not(precision, mark):
     torch.testing.assert_close(replayed.weights(), usual.weights(), rtol=1e-2, atol=1e-3)
 
 
-@pytest.mark.parametrize("mark", [pytest.param(None, marks=ON_GPU)])
-def test_a_replayed_fit_resumes_and_stops_early(mark, tmp_path):
+@pytest.mark.gpu
+def test_a_replayed_fit_resumes_and_stops_early(tmp_path):
     settings = replace(SETTINGS, epochs=40, patience=3, learning_rate=1e-2)
     whole = Curves("cuda", settings)
     curves = whole.fit()

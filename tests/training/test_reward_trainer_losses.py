@@ -18,6 +18,8 @@ from preferl.training import AdaptivePenalty, RewardFunction, RewardTrainer, Rew
 
 CONFIG = RewardTrainerConfig(epochs=3, batch_size=8, learning_rate=1e-2, noise=0.1)
 
+pytestmark = pytest.mark.usefixtures("no_others")
+
 
 def hinge(logits, preference):
     """Zero from a margin of one on; ties cost the size of the difference."""
@@ -27,14 +29,6 @@ def hinge(logits, preference):
 def own_entropy(logits, preference, noise):
     """What the built-in loss is, by another name."""
     return cross_entropy(logits, preference, noise=noise)
-
-
-@pytest.fixture(autouse=True)
-def no_others():
-    before = set(LOSSES.names())
-    yield
-    for name in set(LOSSES.names()) - before:
-        LOSSES.remove(name)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from helpers.offline_runs import LENGTH, config_of, run
 from preferl.cli.data import LabelConfig, data_label
@@ -106,7 +105,6 @@ def test_runs_that_cannot_learn_together_are_refused(data, tmp_path):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_agents_learn_together_on_a_gpu(data, tmp_path):
     runs = runs_of(data, tmp_path)
     train_together(runs, tmp_path / "states", device="cuda")

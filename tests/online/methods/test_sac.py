@@ -12,10 +12,6 @@ from preferl.online.methods.pretraining import reset_critic
 from preferl.online.methods.sac import SAC
 from preferl.testing.worlds import PointWorld
 
-ON_GPU = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
 CONFIG = SACConfig(buffer_size=1_000, hidden=(16, 16), batch_size=32, learning_rate="lin_0.001")
 
 
@@ -76,8 +72,8 @@ def test_what_a_gpu_does_is_the_same_without_recording(monkeypatch):
     assert recorded_metrics(ours)["train/learning_rate"] == 0.0005
 
 
-@pytest.mark.parametrize("mark", [pytest.param(None, marks=ON_GPU)])
-def test_replayed_updates_are_those_of_stable_baselines3(mark):
+@pytest.mark.gpu
+def test_replayed_updates_are_those_of_stable_baselines3():
     ours = agent("cuda")
     theirs = agent("cuda")
     for made, train in ((ours, SAC.train), (theirs, stable_baselines3.SAC.train)):
@@ -91,8 +87,8 @@ def test_replayed_updates_are_those_of_stable_baselines3(mark):
     torch.testing.assert_close(weights(ours), weights(theirs), rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("mark", [pytest.param(None, marks=ON_GPU)])
-def test_a_critic_that_was_reset_and_an_agent_that_was_restored_learn_on(mark, tmp_path):
+@pytest.mark.gpu
+def test_a_critic_that_was_reset_and_an_agent_that_was_restored_learn_on(tmp_path):
     ours = agent("cuda")
     theirs = agent("cuda")
     for made, train in ((ours, SAC.train), (theirs, stable_baselines3.SAC.train)):
