@@ -73,12 +73,13 @@ class ServeConfig:
 
     Attributes:
         labels: where labels are.
-        host: address to listen at; others than 127.0.0.1 need PREFERL_SECRET in the environment.
-        port: port to listen at; 0 takes any that is free.
-        public_url: where people find the page, as behind a proxy.
+        host: address at which the page listens; any other than 127.0.0.1 needs PREFERL_SECRET in
+            the environment.
+        port: port at which the page listens; 0 takes any free one.
+        public_url: address at which people find the page, for example behind a proxy.
         browser: open your own link in a browser.
-        render: also draw clips; off where another machine does.
-        shared_limits: count requests of a person in the database, for several servers of one page.
+        render: also draw clips; turn this off if another machine does.
+        shared_limits: count requests of a person in the database, if several servers share a page.
         trust: module that may be imported to draw clips, such as your environment's; repeatable.
     """
 
@@ -104,10 +105,10 @@ class RenderConfig:
         store: folder of the labels, or the URL of a database.
         files: folder of clips and videos beside a PostgreSQL database, or its URL
             (s3://bucket/labels).
-        function: module:function that draws every clip, instead of the projects' own way.
+        function: module:function that draws every clip, instead of the way that a project says.
         trust: module that may be imported to draw clips, such as your environment's; repeatable.
         once: end when there is nothing left to draw.
-        parent: id of a process, such as the page's; drawing ends when it does.
+        parent: id of a process, such as the page's; drawing ends when that process ends.
     """
 
     store: str = FOLDER
@@ -120,7 +121,7 @@ class RenderConfig:
 
 @dataclass(frozen=True)
 class AskConfig:
-    """Let a model answer pairs, as a person does on the page; the same command goes on.
+    """Let a model answer pairs as a person does on the page. The same command continues.
 
     For example
       preferl annotate ask mine --model my_models:compare --limit 50
@@ -128,19 +129,19 @@ class AskConfig:
       preferl annotate ask mine --model my_models:compare --answered
 
     Attributes:
-        name: of the model among the annotators; another model needs another name.
+        name: the model's name among the annotators; another model needs another name.
         labels: where labels are.
         model: module:function of two clips, a `ShownPair`, that returns the probability that the
             first is preferred, None to decline, or a `ModelAnswer`.
-        url: or the endpoint of a model, to which pictures and texts are sent.
+        url: URL of a model instead, to which pictures and texts are sent.
         key_variable: environment variable that holds the key for this URL.
         timeout: seconds that the URL may take to reply.
-        frames: pictures of each clip; 8 of 50 steps are a quarter of a second apart. With 0, only
-            numbers are shown, and clips need no videos.
-        both_orders: ask twice, with the clips exchanged, and decline where the answers differ.
+        frames: pictures of each clip; 8 of 50 steps are a quarter of a second apart. With 0, the
+            model only gets numbers, and clips need no videos.
+        both_orders: ask twice, with the clips exchanged, and decline if the answers differ.
         answered: ask about pairs that others have answered, to compare the model with them.
-        limit: answers after which it stops.
-        budget: cost of all answers of this annotator that must not be passed.
+        limit: number of answers after which the command stops.
+        budget: most that all answers of this annotator may cost.
     """
 
     name: Annotated[str, POSITIONAL]
@@ -167,12 +168,12 @@ class InviteConfig:
       preferl annotate invite Cleo --revoke
 
     Attributes:
-        name: of the person; a second invitation ends their old link and their sessions.
+        name: the person's name; a second invitation ends their old link and their sessions.
         labels: where labels are.
         role: annotators answer, admins also see and change everything, spectators only look.
-        public_url: where people find the page; by default where it was served last.
-        expires: hours for which the link opens; by default it does not expire.
-        once: the link opens in one browser only.
+        public_url: address at which people find the page; by default the last address of the page.
+        expires: hours for which the link works; by default it does not expire.
+        once: the link works in one browser only.
         revoke: end the person's link and sessions instead.
     """
 
@@ -195,9 +196,9 @@ class ExportConfig:
       preferl annotate export answers.jsonl --ratings ratings.jsonl
 
     Attributes:
-        path: file of JSON lines, CSV or Parquet, by the end of its name.
+        path: file to write. Its ending says whether it is JSON lines, CSV or Parquet.
         labels: where labels are.
-        ratings: file for ratings and outcomes of clips, of one of these kinds.
+        ratings: file for ratings and outcomes of clips, with one of the same endings.
         clips: folder for the clips, from which a reward can be fitted without the store.
         anonymous: write digests instead of names.
     """
@@ -228,15 +229,16 @@ class ImportConfig:
             labels; a table with the columns `chosen` and `rejected`, or `chosen_episode`,
             `chosen_start` and so on; or a `train.pkl.gz` or `val.pkl.gz` of
             learning-from-human-preferences.
-        labels: where to.
+        labels: project into which answers are read.
         new: make the project, and the store if there is none.
         clips: folder of clips that was exported beside the answers.
-        demonstrations: episodes that labels count in: a file, a folder, or the id of a Minari data
-            set.
+        demonstrations: episodes in which labels count steps: a file, a folder, or the id of a
+            Minari data set.
         task: row of the table of tasks, for a D4RL file that needs one.
-        name: of the person who answered; by default that of the file or folder.
-        owner: name for the answers of the exporting store's owner; refused without one.
-        length: steps per clip, where the labels do not have it.
+        name: name of the person who answered; by default the name of the file or folder.
+        owner: name under which the answers of the exporting store's owner are kept; without one,
+            they are refused.
+        length: steps per clip, if the labels do not state it.
         crossing: what to do with clips across an episode's end, in label folders.
     """
 
@@ -254,7 +256,7 @@ class ImportConfig:
 
 def annotate_serve(config: ServeConfig) -> None:
     """Serve the annotation page until Ctrl-C."""
-    note("Starting the page ...")  # what follows takes seconds
+    note("Starting the page ...")  # the next steps take seconds
     from preferl.annotate.app import AnnotateSettings
     from preferl.annotate.serve import serve
     from preferl.store.status import STATUS_FILE
@@ -465,7 +467,7 @@ def _import_labels(
 
 
 def _kind(path: Path) -> Literal["answers", "ratings", "table", "folder", "drlhp"]:
-    """Return what a path holds, by its name or by the columns of its first row."""
+    """Return what a path contains, by its name or by the columns of its first row."""
     from preferl.store.exchange.tables import read_table
 
     if path.is_dir():
@@ -502,44 +504,44 @@ class CreateConfig:
         demonstrations: a pickle of demonstrations, an HDF5 file of D4RL or robomimic, stacked
             `.npz` files, or a folder of episodes written by preferl.
         dataset: or the id of a Minari data set on this machine.
-        run: or the folder of an offline run or reward fit, whose episodes are taken; or of an
-            online run with --keep-experience; or a folder that holds some.
+        run: or a folder with episodes: that of an offline run or reward fit, which has a data set,
+            of an online run with --keep-experience, or of saved episodes.
         lerobot: or a robot's data set of LeRobot, version 3: its folder, or hub:OWNER/NAME, and
-            perhaps the features that a reward observes, FOLDER:NAME,NAME. Clips are of its cameras,
+            perhaps the features that a reward observes, FOLDER:NAME,NAME. Clips show its cameras,
             and only clips of one task are compared.
-        cameras: those that are shown side by side, such as `front wrist`; by default all.
+        cameras: cameras to show side by side, such as `front wrist`; by default all.
         task: row of the table of tasks, for a D4RL file that needs one.
         store: folder for the labels, or the URL of a database.
         files: folder of clips and videos beside a PostgreSQL database, or its URL
             (s3://bucket/labels).
         project: short name: small letters, digits and hyphens.
-        title: what people see as its name.
+        title: the name that people see.
         question: shown with every pair; one sentence about the outcome that matters.
-        instructions: a text file with what counts as better, and what breaks ties.
+        instructions: a text file that says what counts as better, and what breaks ties.
         queries: how many pairs to ask about.
         length: steps per clip; 50 at 30 frames per second are short enough to compare at a glance.
-        whole_episodes: compare whole episodes in place of clips.
-        sampler: "uniform" pairs, "covering" ones that lie far apart, or "informative" ones on which
-            the members of `reward` disagree.
-        lists: sort clips into so many ranked lists, say one for each 100 queries, in place of
-            asking about pairs that a sampler draws; `preferl reward fit --implied True` learns from
-            what they imply.
+        whole_episodes: compare whole episodes instead of clips.
+        sampler: "uniform" draws any pairs, "covering" pairs that are far apart, and "informative"
+            pairs on which the members of `reward` disagree.
+        lists: number of ranked lists into which clips are sorted, for example one for each 100
+            queries. A sampler then draws no pairs. `preferl reward fit --implied True` learns from
+            what the lists imply.
         reward: folder of the run that fitted a reward, for informative pairs.
-        known: pairs with a known answer, drawn where the recorded rewards differ most; they show
-            who understood the question.
-        qualification: known pairs that everybody new has to answer first, four in five correctly.
+        known: number of pairs with a known answer, drawn where the recorded rewards differ most.
+            They show who understood the question.
+        qualification: number of known pairs that new people answer first, four in five correctly.
         strength: let people say "clearly" or "slightly" better.
         ratings: let people also rate each clip from 1 to 5, and say whether it is a success.
         quorum: people who answer each query; two or more show how far people agree.
-        budget: answers after which nothing more is asked.
+        budget: number of answers after which nothing more is asked.
         fps: frames per second of the recording; by default 30, or what a LeRobot data set says.
-        speed: at which clips play, as a multiple of that; people can change it by up to two.
+        speed: speed of clips, as a multiple of that; people can change it by a factor of up to two.
         env: id of the environment that draws the clips.
-        pixels: or the name of the observation that holds pictures.
+        pixels: or the name of the observation that contains pictures.
         colours: channels of a frame in these pictures: 1 for grey, 3 for RGB, 4 for RGB with
-            opacity or depth, which is not shown; found in the pictures by default.
+            opacity or depth, which is not shown; by default, the pictures tell.
         elsewhere: make the project although its clips cannot be drawn on this machine.
-        seed: of all draws.
+        seed: seed of all draws.
         trust: module of yours that registers the model of `reward`; may be given several times.
     """
 
@@ -582,13 +584,13 @@ class CreateConfig:
 
 @dataclass(frozen=True)
 class ClipSource:
-    """The episodes that clips are cut from.
+    """The episodes from which clips are cut.
 
     Attributes:
-        episodes: `K` of them.
+        episodes: the `K` episodes.
         fps: frames per second at which they were recorded.
-        tasks: `K` texts of what was to be done; "" where no task is named.
-        frames: how clips become pictures; None where other settings decide.
+        tasks: `K` texts that say what was to be done; "" if no task is named.
+        frames: how clips become pictures; None if other settings decide this.
     """
 
     episodes: "data.Episodes"
@@ -599,7 +601,7 @@ class ClipSource:
 
 @dataclass(frozen=True)
 class DrawnPairs:
-    """Candidate clips, `[P, 2]` rows of these to ask about, and `P` texts of their tasks."""
+    """Candidate clips, `[P, 2]` rows of the clips to ask about, and `P` texts of their tasks."""
 
     segments: "data.Segments"
     pairs: IntArray
@@ -669,14 +671,14 @@ def _store_queries(
 
 
 def _task_details(tasks: Sequence[str]) -> list[dict[str, Any]] | None:
-    """Return what queries about these tasks remember; None where no task has a text."""
+    """Return what queries about these tasks remember; None if no task has a text."""
     from preferl.store.schema import TASK
 
     return [{TASK: task} for task in tasks] if any(tasks) else None
 
 
 def _require_alike(config: CreateConfig, source: ClipSource) -> None:
-    """Raise `ConfigError` where clips of different tasks or lengths would meet."""
+    """Raise `ConfigError` if clips of different tasks or lengths would be compared."""
     tasks = len(set(source.tasks))
     for name in ("known", "lists"):
         if getattr(config, name) and (tasks > 1 or config.whole_episodes):
@@ -688,13 +690,14 @@ def _require_alike(config: CreateConfig, source: ClipSource) -> None:
     if config.whole_episodes and lengths.min() < lengths.max():
         note(
             f"Episodes differ in length ({lengths.min()} to {lengths.max()} steps), and the return "
-            "of a whole one is the sum over its steps: positive learned rewards favour long "
-            "episodes, negative ones short ones. Compare clips, or tell people what length means."
+            "of a whole episode is the sum over its steps. Positive learned rewards therefore "
+            "favour long episodes, and negative ones short episodes. Compare clips, or tell "
+            "people what length means."
         )
 
 
 def _require_reward_for_sampler(config: CreateConfig) -> None:
-    """Raise `ConfigError` unless there is a reward exactly where the sampler scores clips by it."""
+    """Raise `ConfigError` unless there is a reward exactly if the sampler scores clips with one."""
     require_one_of("sampler", config.sampler, SAMPLERS.names())
     scorer = inspect.signature(SAMPLERS.load(config.sampler)).parameters.get("scorer")
     needed = scorer is not None and scorer.default is scorer.empty
@@ -715,7 +718,7 @@ def _project_settings(config: CreateConfig, source: ClipSource) -> "store.Projec
         with reading(config.instructions, expected="a text file", error=DataError):
             instructions = config.instructions.read_text(encoding="utf-8")
     budget = config.budget
-    if config.lists is not None and budget is None:  # queries come up as answers do
+    if config.lists is not None and budget is None:  # answers decide which queries come up
         budget = config.queries * config.quorum
     fps = round((config.fps or source.fps) * config.speed)
     require_in("fps times speed", fps, 1, 240, fix="Choose another --speed.")
@@ -734,7 +737,7 @@ def _project_settings(config: CreateConfig, source: ClipSource) -> "store.Projec
 
 
 def _clip_source(config: CreateConfig) -> ClipSource:
-    """The episodes that a config names in one of four ways."""
+    """Read the episodes that a config names in one of four ways."""
     names = ("demonstrations", "dataset", "run", "lerobot")
     given_options = [f"--{name}" for name in names if getattr(config, name) is not None]
     if len(given_options) != 1:
@@ -776,7 +779,7 @@ def _robot_source(config: CreateConfig, source: str) -> ClipSource:
 
 
 def episodes_of_run(folder: Path) -> "data.Episodes":
-    """Read the episodes that a folder holds, or that the run in it was made from."""
+    """Read the episodes that a folder contains, or from which the run in it was made."""
     for place in (folder, folder / "episodes", folder / "experience"):
         if (place / "about.json").is_file():
             return data.load_episodes(place)
@@ -797,9 +800,10 @@ def _minari(dataset: str) -> str:
 
 
 def _draw_pairs(config: CreateConfig, source: ClipSource) -> DrawnPairs:
-    """Draw candidate clips and the pairs of them to ask about, which are of one task each.
+    """Draw candidate clips, and pairs of them to ask about; both clips of a pair have one task.
 
-    Tasks have queries in proportion to their windows, or episodes where whole ones are compared.
+    The queries of a task are in proportion to its windows, or to its episodes if whole ones are
+    compared.
     """
     rng = np.random.default_rng(config.seed)
     sampler = _pair_sampler(config)
@@ -848,7 +852,7 @@ def _queries_by_task(config: CreateConfig, episodes: "data.Episodes", task: IntA
     )
     weight = np.bincount(task, windows_per_episode).astype(np.float64)
     if len(weight) > 1:
-        weight[weight < 2] = 0  # nothing to compare with
+        weight[weight < 2] = 0  # fewer than two have nothing to be compared with
     if not weight.any():
         raise DataError(
             f"segment length: expected at most {episodes.lengths.max(initial=0)}, the longest of "
@@ -859,7 +863,7 @@ def _queries_by_task(config: CreateConfig, episodes: "data.Episodes", task: IntA
 
 
 def _shares(total: int, weight: FloatArray) -> IntArray:
-    """Share a number out in proportion to weights `[K]`, each share rounded up or down.
+    """Divide a number in proportion to weights `[K]`; each share is rounded up or down.
 
     >>> _shares(10, np.array([1.0, 0.0, 2.0])).tolist()
     [3, 0, 7]
@@ -922,14 +926,14 @@ def _require_drawable(
             next(iter(source(segments, 0)))
     except PreferlError as error:
         raise DataError(
-            f"clips cannot be drawn here, so nothing was made: {error} Where another machine "
-            "draws them, add --elsewhere, and run `preferl annotate render` there."
+            f"clips cannot be drawn here, so nothing was made: {error} If another machine draws "
+            "them, add --elsewhere, and run `preferl annotate render` there."
         ) from error
 
 
 @dataclass(frozen=True)
 class LabelReportConfig:
-    """Show the progress of labels, how people agree, and whose answers to check.
+    """Show the progress of labels, how much people agree, and whose answers to check.
 
     For example
       preferl annotate report
@@ -937,8 +941,8 @@ class LabelReportConfig:
 
     Attributes:
         labels: where labels are.
-        out: also write an HTML page or a JSON file, by the end of its name.
-        seed: of the resamples behind intervals.
+        out: also write an HTML page or a JSON file, depending on the ending of this name.
+        seed: seed of the resamples behind intervals.
     """
 
     labels: Labels = field(default_factory=StoreConfig)
@@ -1123,7 +1127,7 @@ def _remarks(numbers: dict[str, Any]) -> tuple[str, ...]:
     flagged = ", ".join(str(person["name"]) for person in numbers["people"] if person["flagged"])
     warning = (
         f"Check the answers of {flagged}: all of them still count. A flag is a reason to talk to "
-        "somebody, and of 100 careful people one or two are flagged."
+        "somebody. Of 100 careful people, one or two are flagged."
     )
     draw = "Run `preferl annotate render --once` to see why clips cannot be drawn."
     return ((warning,) if flagged else ()) + (

@@ -11,7 +11,7 @@ from preferl.cli.parsing import POSITIONAL, add_options, part_of
 
 @dataclass(frozen=True)
 class CompletionConfig:
-    """Print what makes a shell complete preferl's commands, options and names.
+    """Print a script with which a shell completes preferl's commands, options and names.
 
     For example
       eval "$(preferl completion bash)"
@@ -19,14 +19,14 @@ class CompletionConfig:
       preferl completion fish > ~/.config/fish/completions/preferl.fish
 
     Attributes:
-        shell: to print it for.
+        shell: the shell that will read the script.
     """
 
     shell: Annotated[Literal["bash", "zsh", "fish"], POSITIONAL]
 
 
 def completion(config: CompletionConfig) -> None:
-    """Print the script by which a shell completes commands."""
+    """Print the script with which a shell completes commands."""
     import shtab
 
     parser = ArgumentParser("preferl")

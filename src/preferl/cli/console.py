@@ -1,6 +1,6 @@
 """Print lines, tables and progress of commands, and after Ctrl-C how to continue.
 
-Packages that draw on terminals are imported when they are used, since help needs none of them.
+Packages that draw on terminals are imported when they are used, since help does not need them.
 """
 
 import logging
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 MOST: Final = 8  # letters of a name that stay on one line of a narrow terminal
 BAR_COLUMNS: Final = 24
-WAIT_SECONDS: Final = 2.0  # after which a wait that is not shown again is over
-REPEAT_SECONDS: Final = 30.0  # in which a long stage prints a line where no live one is drawn
+WAIT_SECONDS: Final = 2.0  # a wait is over if it is not shown again for so long
+REPEAT_SECONDS: Final = 30.0  # if there is no live line, a long stage prints a line this often
 
 
 def echo(text: str, style: str = "") -> None:
@@ -51,7 +51,7 @@ def _says_what_it_does() -> bool:
 def print_table(
     title: str, rows: Iterable[Sequence[str]], heads: Sequence[str] = (), bold: int | None = None
 ) -> None:
-    """Print names and values, or cells below heads, as narrow as can be; numbers on the right."""
+    """Print names and values, or cells below heads, as narrow as possible; numbers on the right."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -77,7 +77,7 @@ def print_table(
 
 
 def cell(value: float | str | None, form: str) -> str:
-    """Return the text of a value in a table, or a dash where there is none.
+    """Return the text of a value in a table, or a dash for None.
 
     >>> cell(0.25, ".0%"), cell(None, ".0%")
     ('25%', '–')
@@ -88,10 +88,10 @@ def cell(value: float | str | None, form: str) -> str:
 def columns_that_fit(
     rows: Sequence[Mapping[str, str]], columns: Mapping[str, int]
 ) -> tuple[str, ...]:
-    """Return the heads of the columns that a terminal is wide enough for, in their order.
+    """Return the heads of the columns for which a terminal is wide enough, in their order.
 
-    `columns` maps heads to numbers. Columns with the highest number are left out first, and columns
-    with 0 never.
+    `columns` maps heads to numbers. The columns with the highest number are left out first; columns
+    with 0 always stay.
     """
     from rich.console import Console
 
@@ -123,9 +123,10 @@ def require_done(result: dict[str, Any], out: Path) -> None:
 
 @final
 class ProgressLine:
-    """A live line with a bar on a terminal; elsewhere a line per stage, and one every 30 seconds.
+    """A live line with a bar on a terminal; otherwise a line per stage, and one every 30 seconds.
 
-    `live` is off where a person types in between. Then, and with `--quiet`, no line is printed.
+    Pass `live=False` if a person types in between. Then no line is printed. With `--quiet`, no line
+    is printed either.
     """
 
     def __init__(self, doing: str = "starting", *, live: bool = True) -> None:
@@ -139,13 +140,16 @@ class ProgressLine:
         self._done = 0
         self._total = 0
         self._news = ""
-        self._began = time.monotonic()  # the stage
+        self._began = time.monotonic()  # when the stage began
         self._awaited = ""
         self._waited = -WAIT_SECONDS  # when a wait was shown last
-        self._printed = self._began  # the last line
+        self._printed = self._began  # when the last line was printed
 
     def __call__(self, doing: str, done: int, total: int, news: str = "") -> None:
-        """Show the progress of a stage, of unknown length if `total` is 0; a new one has a line."""
+        """Show the progress of a stage; `total` is 0 if its length is unknown.
+
+        A new stage has a line.
+        """
         doing = one_line(doing)
         news = one_line(news)
         if doing != self._doing:
@@ -158,9 +162,9 @@ class ProgressLine:
         self._news = news
 
     def wait(self, awaited: str) -> None:
-        """Show what the command waits for in place of the progress; call it about once a second.
+        """Show what the command waits for instead of the progress. Call this about once a second.
 
-        The estimate of the time left excludes this wait.
+        The estimate of the remaining time excludes this wait.
         """
         time_now = time.monotonic()
         self._awaited = one_line(awaited)
@@ -171,24 +175,24 @@ class ProgressLine:
         self._waited = time_now
 
     def end_wait(self, news: str) -> None:
-        """Show the progress again after a wait; where no line is live, print what has come."""
+        """Show the progress again after a wait; if there is no live line, print `news`."""
         self._waited = -WAIT_SECONDS
         if not self.live:
             self.note(one_line(news))
 
     def note(self, text: str) -> None:
-        """Print a line above the live one, as `note` does elsewhere."""
+        """Print a line above the live one, in the style of the function `note`."""
         self._printed = time.monotonic()
         if not self.live:
             note(text)
-        else:  # by the console that draws the live line, and so moves it down
+        else:  # the console that draws the live line moves it down
             from rich.text import Text
 
             self._console.print(Text(harmless(text)), soft_wrap=True)
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Keep the line of progress alive for a block."""
+        """Show the line of progress during a block."""
         if self.live:
             from rich.live import Live
 
@@ -215,9 +219,9 @@ class ProgressLine:
     def _text(self) -> "Text":
         from rich.text import Text
 
-        if self._waits():  # whole, since it may hold a link
+        if self._waits():  # whole, since it may contain a link
             return Text(harmless(self._awaited), overflow="fold")
-        # A full last column would make some terminals begin another line.
+        # If the last column were full, some terminals would begin another line.
         return Text(self._in_words(self._console.width - 1), no_wrap=True, overflow="ellipsis")
 
     def _waits(self) -> bool:
@@ -245,7 +249,7 @@ def progress_in_words(
     news: str = "",
     width: int | None = None,
 ) -> str:
-    """Return a line about a stage: with a bar if `width` has room for it, and whole if None.
+    """Return a line about a stage, with a bar if `width` has room for it. None leaves it whole.
 
     If the line is too long, the end of the news is cut off, and then the end of the stage's name.
 
@@ -275,5 +279,5 @@ def progress_in_words(
 
 
 def _shortened(text: str, width: int) -> str:
-    """Cut a text to fit into `width` columns, with a sign where its end is missing."""
+    """Cut a text to fit into `width` columns, with a sign if its end is missing."""
     return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"

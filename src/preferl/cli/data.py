@@ -43,7 +43,7 @@ data_label_start = import_trusted
 
 @dataclass(frozen=True)
 class InspectConfig:
-    """Show what episodes and labels hold.
+    """Show what episodes and labels contain.
 
     Attributes:
         path: a demonstrations pickle, an HDF5 file of D4RL or robomimic, stacked .npz files,
@@ -52,7 +52,7 @@ class InspectConfig:
             the features to observe, as in robot:observation.state,observation.images.top).
         labels: a folder of Uni-RLHF or Preference Transformer labels for these episodes.
         length: steps per labelled segment, where the label files do not state it.
-        crossing: what to do with labelled pairs that run across an episode's end. By default those
+        crossing: what to do with labelled pairs that run across an episode's end. By default, those
             of Uni-RLHF are kept, and those of the Preference Transformer are an error.
         task: row of the table of tasks, such as hopper-medium-v2, for a D4RL file that needs one.
     """
@@ -73,20 +73,20 @@ class LabelConfig:
       preferl data label hopper.hdf5 --teacher "{kind: mistake, rate: 0.2}" --lists 4
 
     Attributes:
-        path: the episodes, as for `preferl data inspect`.
-        out: folder of the answers; older ones there are replaced.
+        path: the episodes, see `preferl data inspect`.
+        out: folder of the answers; older answers there are replaced.
         teacher: who answers, by the recorded rewards: a name such as oracle or mistake, or settings
-            as a file has them: "{kind: scripted, temperature: 0, equal_within: 5}" calls returns
-            equal that differ by less than 5.
-        queries: pairs of segments to ask about.
+            as in a file. For example, "{kind: scripted, temperature: 0, equal_within: 5}" calls two
+            returns equal if they differ by less than 5.
+        queries: number of pairs of segments to ask about.
         length: steps per segment.
-        lists: sort segments into so many ranked lists, say one for each 100 queries, in place of
-            asking about random pairs; `--implied True` of `preferl reward fit` and `preferl offline
-            run` learns from all that such answers imply.
-        format: "preferl" keeps the compared steps beside the answers; "pt" has the Preference
-            Transformer's files, with numbers of rows in these episodes.
-        seed: of drawn segments and of the teacher: the same seed draws the same pairs of the same
-            episodes.
+        lists: number of ranked lists into which segments are sorted, for example one for each 100
+            queries. No random pairs are asked about then. `--implied True` of `preferl reward fit`
+            and `preferl offline run` learns from all that such answers imply.
+        format: "preferl" keeps the compared steps beside the answers; "pt" writes the files of the
+            Preference Transformer, which have numbers of rows in these episodes.
+        seed: seed of drawn segments and of the teacher. The same seed draws the same pairs of the
+            same episodes.
         task: row of the table of tasks, for a D4RL file that needs one.
         trust: module of yours that registers a teacher.
     """
@@ -104,7 +104,7 @@ class LabelConfig:
 
 
 def data_label(config: LabelConfig) -> None:
-    """Draw queries, have them answered, write them and print counts."""
+    """Draw queries, have a teacher answer them, write the answers and print counts."""
     from preferl.feedback.instant import sample_comparisons
     from preferl.feedback.ranked_lists import sample_ranked
 
@@ -133,7 +133,7 @@ def data_label(config: LabelConfig) -> None:
 
 
 def data_inspect(config: InspectConfig) -> None:
-    """Print what the data are: counts, shapes, returns, and counts of labels."""
+    """Print what the data contain: counts, shapes, returns, and counts of labels."""
     from preferl.data.arrays import load_arrays
 
     place = Path(config.path)
@@ -194,7 +194,7 @@ def _comparison_rows(comparisons: "data.Comparisons") -> list[Row]:
         "second preferred": preference < 0.5,
         "ties": preference == 0.5,
     }
-    if not comparisons.answered.all():  # collected answers hold none that were declined
+    if not comparisons.answered.all():  # collected answers contain no declined ones
         counts["declined"] = ~comparisons.answered
     return [
         ("pairs", f"{len(comparisons):,}"),
@@ -244,13 +244,14 @@ class DataRecordConfig:
 
     Attributes:
         run: what to record.
-        out: folder of the data set; an older one there moves aside, unless it is resumed.
+        out: folder of the data set; an older one there is moved away, unless it is resumed.
         minari: id of a Minari data set to write as well, such as mine/cheetah/mixed-v0.
         report_to: where metrics go: jsonl, tensorboard, wandb.
         resume: continue the interrupted recording in `out`.
         preset: settings to start from: halfcheetah, hopper, walker-walk, button-press-topdown,
-            sweep-into or handle-pull-side; the options given change them.
-        seeds: one recording for each, between commas, all joined; the default is the one of `seed`.
+            sweep-into or handle-pull-side. Other options change them.
+        seeds: seeds, between commas. Each has a recording, and all are joined. By default the one
+            in `seed`.
         processes: recordings at a time; by default one for each processor core.
         trust: module of yours that registers an algorithm or the environment; may be given several
             times.
@@ -268,7 +269,7 @@ class DataRecordConfig:
 
 
 def data_record_start(arguments: Sequence[str]) -> DataRecordConfig | None:
-    """Return the config that `--preset` names, for the other options to change."""
+    """Return the config that `--preset` names; the other options change it."""
     import_trusted(arguments)
     preset = next(reversed(options_of(arguments, "--preset")), None)
     if preset is None:
@@ -279,7 +280,7 @@ def data_record_start(arguments: Sequence[str]) -> DataRecordConfig | None:
 
 
 def data_record(config: DataRecordConfig) -> None:
-    """Record a data set, and print what each tier returns and where the data set is."""
+    """Record a data set. Print the returns of each tier, and where the data set is."""
     from preferl.online.dataset import record_seeds  # loads torch
 
     typed(*config.run.modules, trust=config.trust)
@@ -331,7 +332,7 @@ def _print_tiers(result: dict[str, Any]) -> None:
 
 
 def _offline_policy(config: DatasetConfig) -> "evaluation.Policy | None":
-    """Read the policy of an offline run; return None for others, which are read where they act."""
+    """Read the policy of an offline run; return None for others, which are read when they act."""
     from preferl.offline.decision_transformer.policy import load_offline_policy
 
     if config.policy is None or not (about := config.policy / "policy.json").is_file():

@@ -1,4 +1,4 @@
-"""`preferl demo`: the main job on embedded defaults, asking a script, the terminal or a browser."""
+"""`preferl demo`: a short run, answered by a script, at the terminal or in a browser."""
 
 import time
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from preferl.online.configs import EvaluationConfig
 from preferl.presets import load_preset
 from preferl.shapes import FloatArray
 
-PEOPLE_ITERATIONS = 25  # short ones, since whoever answers faster than anybody waits for one
+PEOPLE_ITERATIONS = 25  # short ones, since whoever is faster than usual waits for the end of one
 
 QUESTION = "Which pendulum does better?"
 INSTRUCTIONS = """\
@@ -44,12 +44,12 @@ class DemoConfig:
     Attributes:
         ask: ask you at the terminal instead of a script.
         people: ask you in your browser; the labels stay beside the run.
-        browser: open the page; off prints its link only.
-        comparisons: number of queries; by default 40, three minutes of a person.
-        out: folder of the run; an older run there moves aside.
-        seed: of everything.
+        browser: open the page; if off, only print its link.
+        comparisons: number of queries; by default 40, which take a person three minutes.
+        out: folder of the run; an older run there is moved away.
+        seed: seed of everything.
         resume: continue the interrupted demo in `out`, with its labels.
-        smoke: a run of seconds that shows every step and learns nothing.
+        smoke: make a run of seconds, which shows every step and learns nothing.
     """
 
     ask: bool = False
@@ -63,7 +63,7 @@ class DemoConfig:
 
 
 def demo(config: DemoConfig) -> None:
-    """Teach the pendulum, compare it with random and true-reward agents, write the report."""
+    """Teach the pendulum, compare it with random and true-reward agents, and write the report."""
     run = replace(from_json(OnlineConfig, load_preset("pendulum")), seed=config.seed)
     evaluation = EvaluationConfig()
     if config.people:
@@ -93,7 +93,7 @@ def demo(config: DemoConfig) -> None:
 
 
 def pendulum_reward(observations: Any, actions: Any, following: Any) -> Any:
-    """Compute Pendulum-v1's own reward of `[B, 3]` observations and `[B, 1]` torques.
+    """Compute Pendulum-v1's own reward for `[B, 3]` observations and `[B, 1]` torques.
 
     >>> pendulum_reward(np.array([[1.0, 0.0, 0.0]]), np.array([[0.0]]), None).tolist()
     [-0.0]
@@ -106,7 +106,10 @@ def pendulum_reward(observations: Any, actions: Any, following: Any) -> Any:
 
 
 def play_pendulums(observations: FloatArray) -> None:
-    """Play `[2, L, 3]` cosine and sine of the angle (0 is upright) and speed, side by side."""
+    """Play two clips side by side.
+
+    Their `[2, L, 3]` values are cosine and sine of the angle, and speed.
+    """
     console = Console()
 
     def pair(frame: int) -> Columns:

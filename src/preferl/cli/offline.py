@@ -24,12 +24,12 @@ class OfflineRunConfig:
     Attributes:
         run: data, reward, agents and how they are evaluated.
         seeds: seeds of the agents, between commas; each condition has one agent per seed.
-        out: folder of the run; an older run there moves aside, unless it is resumed.
+        out: folder of the run; an older run there is moved away, unless it is resumed.
         resume: continue the interrupted run in `out`.
         report_to: where metrics go: jsonl, tensorboard, wandb.
         checkpoint_every: updates between two checkpoints.
-        processes: how many processes evaluate policies side by side; one for each processor core
-            is fastest.
+        processes: how many processes evaluate policies side by side; one for each processor core is
+            fastest.
         trust: module of yours that registers the reward's model or the learner; may be given
             several times.
     """

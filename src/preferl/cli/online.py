@@ -37,11 +37,17 @@ PEOPLE: Final = {
     "initial_steps": 1_000,
     "segment_length": 25,
 }
-"""Settings of a run that asks people, unless they choose others: three minutes of answers, the
-first query within seconds, and iterations that take about as long as the answers between them."""
+"""Settings of a run that asks people, unless the user chooses others.
+
+They mean three minutes of answers, a first query within seconds, and iterations that take about as
+long as the answers between them.
+"""
 
 PEOPLE_EVALUATION: Final = EvaluationConfig(oracle=False)
-"""Of such a run: the environment's own reward may be none, and nobody waits for a second agent."""
+"""Further settings of such a run.
+
+Its environment may have no reward, and nobody waits for a second agent.
+"""
 
 
 @dataclass(frozen=True)
@@ -54,27 +60,27 @@ class OnlineRunConfig:
 
     Attributes:
         run: the environment, its agent, the queries and the reward.
-        evaluation: how the outcome is evaluated.
-        preset: settings to start from; the options given change them.
+        evaluation: how the result is evaluated.
+        preset: settings to start from; other options change them.
         config: a YAML or JSON file of settings to start from, such as a run's config.json.
-        out: folder of the run; an older run there moves aside, unless it is resumed.
+        out: folder of the run; an older run there is moved away, unless it is resumed.
         resume: continue the interrupted run in `out`, with its settings unless --preset or --config
             is given.
         report_to: where metrics go: jsonl, tensorboard, wandb.
         ask: ask you at the terminal.
         people: ask you in your browser about clips that the environment draws: 40 pairs from 8,000
             steps, unless you set other numbers. The answers stay in a folder beside the run.
-        question: that people are asked; by default which clip is better.
-        browser: open the page for people; off prints its link only.
-        draw: module:function that draws clips for people, where the environment draws no pictures.
-        true_reward: the environment's reward, which the report compares the learned one with (EPIC
-            distance), as module:function of observations, actions and perhaps the observations that
-            followed, with a row for each step.
+        question: the question for people; by default which clip is better.
+        browser: open the page for people; if off, only print its link.
+        draw: module:function that draws clips for people, if the environment draws no pictures.
+        true_reward: the environment's reward, with which the report compares the learned one (EPIC
+            distance), as module:function of observations, actions and perhaps the next
+            observations, with a row for each step.
         keep_experience: also write the latest `buffer_steps` steps, as episodes that other commands
             read.
         trust: module of yours that registers a reward model, algorithm, sampler or teacher, or that
-            the file of `config` may import, such as that of an environment; may be given several
-            times.
+            the file of `config` may import, such as the module of an environment; may be given
+            several times.
     """
 
     run: Annotated[OnlineConfig, FLAT] = field(default_factory=OnlineConfig)
@@ -95,7 +101,7 @@ class OnlineRunConfig:
 
 
 def starting_point(arguments: Sequence[str]) -> OnlineRunConfig:
-    """Return the config of `--preset`, `--config` or the resumed run, for options to change."""
+    """Return the config of `--preset`, `--config` or the resumed run; other options change it."""
     preset, file = (
         next(reversed(options_of(arguments, name)), None) for name in ("--preset", "--config")
     )
@@ -118,11 +124,11 @@ def starting_point(arguments: Sequence[str]) -> OnlineRunConfig:
         for name in _of_file(file, EnvConfig, untyped_settings).modules:
             admitted(name, source=file, trust=options_of(arguments, "--trust"))
     import_trusted(arguments)
-    if "--ask" in arguments or options_of(arguments, "--teacher"):  # instead of a function
+    if "--ask" in arguments or options_of(arguments, "--teacher"):  # as settings, not as a function
         settings = {k: v for k, v in settings.items() if k != "teacher" or isinstance(v, Mapping)}
     if "--people" in arguments and preset is None:
         settings = {**PEOPLE, **settings}
-    elif "--people" in arguments:  # a preset's numbers are for scripts
+    elif "--people" in arguments:  # the numbers of a preset are for scripts
         settings |= {name: PEOPLE[name] for name in ("comparisons", "iterations")}
     run = _of_file(file, OnlineConfig, settings) if file else from_json(OnlineConfig, settings)
     evaluation = PEOPLE_EVALUATION if "--people" in arguments else EvaluationConfig()
@@ -130,7 +136,7 @@ def starting_point(arguments: Sequence[str]) -> OnlineRunConfig:
 
 
 def _of_file(file: str, cls: type[Config], settings: Mapping[str, Any]) -> Config:
-    """Return the dataclass of a file's settings; messages name the file."""
+    """Return the dataclass that a file's settings describe; messages name the file."""
     try:
         return from_json(cls, settings)
     except ConfigError as error:
@@ -155,21 +161,21 @@ def learn(
     show: Callable[[Any, int], None] | None = None,
     true_reward: Any = None,
 ) -> None:
-    """Make the run of a config, answered by its teacher, at the terminal, or in a browser.
+    """Make the run of a config. Its teacher, the terminal or a page in a browser answers.
 
     Args:
-        config: of the command.
-        title: of the page for people; the environment by default.
-        instructions: on that page: what counts as better.
-        show: presents each pair at the terminal; None draws sparklines.
-        true_reward: function that the report compares the learned reward with.
+        config: config of the command.
+        title: title of the page for people; by default the environment.
+        instructions: text on that page that says what counts as better.
+        show: shows each pair at the terminal; None draws sparklines.
+        true_reward: function with which the report compares the learned reward.
     """
     modules = typed(*config.run.modules, config.draw, trust=config.trust)
     if config.people and config.ask:
         raise ConfigError("Choose one of --ask, at the terminal, and --people, in a browser.")
     people: AbstractContextManager[Any] = nullcontext((config.run, None, None))
     if config.people:
-        note("Starting the page ...")  # what follows takes seconds
+        note("Starting the page ...")  # the next steps take seconds
         from preferl.cli.people import people_in_a_browser
 
         people = people_in_a_browser(
@@ -201,7 +207,7 @@ def run_with_progress(
     show: Callable[[Any, int], None] | None = None,
     true_reward: Any = None,
 ) -> None:
-    """Make an online run with a live line, and a table at its end; see `learn`."""
+    """Make an online run with a live line, and print a table at its end; see `learn`."""
     from preferl.cli.people import answers_there, awaited_answers
     from preferl.store import StoredFeedback
 
@@ -241,7 +247,7 @@ def run_with_progress(
 
 
 def _announce(config: OnlineRunConfig, *, who: str) -> None:
-    """Print what is about to be learned from whom: by default the teacher, or you."""
+    """Print what the agent will learn, and from whom: by default the teacher, or you."""
     run = config.run
     who = who or ("you" if config.ask else teacher_in_words(run.teacher))
     warm = " and those of the warm start" if run.warm_start.given else ""
@@ -260,7 +266,7 @@ def _announce(config: OnlineRunConfig, *, who: str) -> None:
 
 
 def _require_runnable(config: OnlineRunConfig) -> None:
-    """Raise what would stop a run at once, before anything is announced."""
+    """Raise an error that would stop a run at once, before anything is announced."""
     from preferl.envs.checks import require_usable
     from preferl.envs.factory import env_factory
     from preferl.training.configs import usable_device
@@ -279,7 +285,7 @@ class LearningProgress:
         self._steps = steps
         self._began = time.perf_counter()
         self._news = "first steps"
-        self._accuracy = ""  # of the latest fit
+        self._accuracy = ""  # accuracy of the latest fit
         self._has_true_reward = False
 
     def show_evaluation(self, evaluation: "Evaluation") -> None:
@@ -308,9 +314,9 @@ class LearningProgress:
 
 
 def _behaviour_in_words(report: "IterationReport") -> str:
-    """Return in words the latest evaluation of the agent, or its return while exploring.
+    """The latest evaluation of the agent in words, or its return while exploring.
 
-    The words are empty without a true reward and successes.
+    Return "" if there is no true reward and nothing counts as a success.
     """
     evaluation = report.evaluation
     if not report.has_true_reward:
@@ -352,7 +358,7 @@ def _summarise(result: dict[str, Any], out: Path) -> None:
 
 
 def _print_policies(result: dict[str, Any]) -> None:
-    """Print the returns and successes of the policies beside each other, where they are known."""
+    """Print the returns and successes of the policies, as far as they are known, side by side."""
     taught = f"taught by {result['comparisons']} comparisons"
     names = {"random": "random policy", "taught": taught, "oracle": "trained on the true reward"}
     policies = result["policies"]
@@ -380,7 +386,7 @@ def _print_policies(result: dict[str, Any]) -> None:
 
 
 def _about_answers(result: dict[str, Any]) -> str:
-    """Return in words the results of a run without an environment reward."""
+    """Return the results of a run without an environment reward, in words."""
     accuracy = result["accuracy_in_words"]
     words = f"{result['comparisons']} answers"
     if " of " in accuracy:
@@ -398,7 +404,7 @@ def read_settings(path: Path) -> dict[str, Any]:
     """Read a YAML or JSON file of settings, such as a run's config.json.
 
     Raises:
-        ConfigError: it cannot be read, or holds no settings by name.
+        ConfigError: the file cannot be read, or has no settings by name.
     """
     with reading(path, expected="a YAML or JSON file of settings", error=ConfigError):
         settings = parse_yaml(read_bytes(path, MOST_SETTINGS).decode("utf-8"))  # JSON is YAML

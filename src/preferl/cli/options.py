@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Options that several commands share."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from preferl.training import RewardFunction
 
 FOLDER = "runs/labels"
-NAME = "labels"  # of a project, by default
+NAME = "labels"  # default name of a project
 
 Crossing = Literal["drop", "keep", "error"]
 Given = TypeVar("Given", "data.Comparisons | None", "data.Ratings | None")
@@ -46,7 +46,7 @@ class StoreConfig:
         store: folder of the labels, or the URL of a database (postgresql://me@host/labels).
         files: folder of clips and videos beside a PostgreSQL database, or its URL
             (s3://bucket/labels).
-        project: short name of the project; may be left out where there is only one.
+        project: short name of the project; not needed if there is only one.
     """
 
     store: str | None = FOLDER
@@ -64,10 +64,10 @@ Labels = Annotated[StoreConfig, FLAT]
 
 @contextmanager
 def opened(config: StoreConfig, *, new: bool = False) -> "Iterator[tuple[Store, Project]]":
-    """Open a store and the project that a config names, or its only one.
+    """Open a store, and the project that a config names or the only project there.
 
-    With `new`, the project is made, called `labels` by default, and so is a missing store. If the
-    block fails, both are removed, so that the same command can be given again.
+    With `new`, the project is made, with the name `labels` by default, and so is a missing store.
+    If the block fails, both are removed, so that the same command works again.
     """
     from preferl.store import Store
 
@@ -100,7 +100,7 @@ def _new_folder_only_if_whole(store: str) -> "Iterator[None]":
 
 
 def require_store(store: str) -> None:
-    """Raise `StorageError` where a folder holds no labels, rather than make an empty store."""
+    """Raise `StorageError` if a folder has no labels, so that no empty store is made."""
     from preferl.store.store import LABELS
 
     if "://" not in store and not (Path(store) / LABELS).is_file():
@@ -111,9 +111,9 @@ def require_store(store: str) -> None:
 
 
 def import_trusted(arguments: Sequence[str]) -> None:
-    """Import the modules that `--trust` names, for what they add to `preferl.registry`.
+    """Import the modules that `--trust` names, so that they register what they define.
 
-    It is the `starting_point` of commands whose options change no values read from elsewhere.
+    Commands whose settings come only from options use this as their `starting_point`.
     """
     for module in typed(trust=options_of(arguments, "--trust")):
         imported(module, source="--trust")
@@ -137,41 +137,43 @@ def named_teacher(text: str) -> "Teacher":
 ReportTo = Annotated[tuple[str, ...], Mark("NAME,NAME,...", commas=True)]
 """`--report-to NAME,NAME`: some of `preferl.reporting.PLACES`, which opens them."""
 
-QUERIES: Final = 200  # pairs that a scripted teacher is asked about, where none are given
-LENGTH: Final = 50  # their steps: at 30 frames per second, short enough to compare at a glance
+QUERIES: Final = 200  # how many pairs a scripted teacher answers by default
+LENGTH: Final = 50  # steps of these: at 30 frames per second, short enough to compare at a glance
 
 
 @dataclass(frozen=True)
 class AnswersConfig(StoreConfig):
-    """Which answers: of a label folder, a store, a run, or a scripted teacher.
+    """Where answers come from: a label folder, a store, a run, or a scripted teacher.
 
     Attributes:
         store: the folder or database URL of labels that `preferl annotate` collected.
         demonstrations: a pickle of demonstrations, an HDF5 file of D4RL or robomimic, stacked
             `.npz` files, a LeRobot data set, or a folder of episodes written by preferl. Labels
-            count in them, and a
-            teacher without labels is asked about them. A reward is scaled over them, or else over
-            the clips that were compared.
-        encoder: a frozen vision model whose features of the cameras of a LeRobot data set a reward
-            observes in place of pixels: a folder with config.json, preprocessor_config.json and
-            safetensors as `transformers` saves them, or hub:OWNER/NAME. Features are computed once
-            and kept. With a fitted reward, it may be left out once they are.
-        labels: a folder of Uni-RLHF or Preference Transformer labels for them.
-        combine: how several people's answers to one query become one; each leaves them apart, with
-            who gave them.
+            count rows in them, and a teacher without labels answers queries about them. They are
+            also the steps over which a reward is scaled. Without them, it is scaled over the clips
+            that were compared.
+        encoder: a frozen vision model, for the cameras of a LeRobot data set. The reward observes
+            its features instead of pixels. Name a folder with config.json, preprocessor_config.json
+            and safetensors as `transformers` saves them, or hub:OWNER/NAME. Features are computed
+            once and kept. For a fitted reward, the encoder is not needed if all features are there.
+        labels: a folder of Uni-RLHF or Preference Transformer labels for the demonstrations.
+        combine: how the answers of several people to one query become one. "each" keeps them
+            separate, with the people who gave them.
         annotators: whose answers in the store are used: everybody's, people's or models'.
         comparisons: or a run of `preferl online run`, or another folder of comparisons written by
             preferl; or a file of learning-from-human-preferences, such as `train.pkl.gz`.
         teacher: a scripted teacher that answers by the recorded rewards: a name such as oracle or
-            mistake, or settings as a file has them, "{kind: mistake, rate: 0.2}". It answers the
-            pairs of the labels, store or comparisons, or else pairs drawn from the demonstrations.
-        queries: answers to use, drawn from all by the seed. None takes all, or 200 drawn pairs.
-        length: steps per segment, where the names of label files do not have it; 50 of drawn pairs.
+            mistake, or settings as in a file: "{kind: mistake, rate: 0.2}". It answers the pairs of
+            the labels, store or comparisons, or else pairs drawn from the demonstrations.
+        queries: number of answers to use, drawn from all by the seed. None takes all, or 200 drawn
+            pairs.
+        length: steps per segment, if the names of label files do not state it; 50 for drawn pairs.
         crossing: what to do with pairs with a segment that runs across an episode's end: "keep"
-            (usual for Uni-RLHF; their answers are noisier), "drop", or "error" (usual for the
-            Preference Transformer, since there it shows that the episodes are others).
+            (the default for Uni-RLHF; these answers are noisier), "drop", or "error" (the default
+            for the Preference Transformer, where it shows that the labels belong to other
+            episodes).
         task: row of the table of tasks, for a D4RL file that needs one.
-        seed: of weights, bootstraps, order, drawn pairs, scripted answers and random controls.
+        seed: seed of weights, bootstraps, order, drawn pairs, scripted answers and random controls.
     """
 
     store: str | None = None
@@ -193,7 +195,7 @@ class AnswersConfig(StoreConfig):
 
     @property
     def in_words(self) -> str:
-        """Describe the answers in a few words."""
+        """The answers in a few words."""
         if self.teacher is not None:
             return f"scripted answers ({self.teacher})"
         if self.labels is not None:
@@ -214,9 +216,9 @@ class AnswersConfig(StoreConfig):
         `rated`; then a store that has some may have no answers about pairs.
 
         Raises:
-            ConfigError: no source of answers is given, or several, or too few answers exist.
-            DataError: files are missing, damaged or do not belong together; no episode is as long
-                as a segment; or a teacher is given where no true reward is known.
+            ConfigError: there is no source of answers, or several, or there are too few answers.
+            DataError: files are missing, damaged or do not belong together, no episode is as long
+                as a segment, or there is a teacher but no true reward.
             FeedbackError: the teacher declines every pair.
             StorageError: the store does not exist.
         """
@@ -253,8 +255,8 @@ def open_encoder(
     """Return the encoder that `--encoder` names, or else the one that a reward was fitted with.
 
     Raises:
-        ConfigError: the reward was fitted with another one, or to no features.
-        DataError: no encoder.
+        ConfigError: the reward was fitted with another encoder, or without one.
+        DataError: the folder has no encoder.
     """
     from preferl.models import FrozenEncoder
 
@@ -274,9 +276,9 @@ def open_encoder(
 def read_episodes(
     source: Path | str, encoder: "FrozenEncoder | None" = None, *, task: str | None = None
 ) -> "data.Episodes":
-    """Read episodes of any kind, those of a LeRobot data set with the features of an encoder.
+    """Read episodes of any kind; for a LeRobot data set, with the features of an encoder.
 
-    Features that have to be computed are, beside a bar; Ctrl-C prints how to continue.
+    Missing features are computed, and a bar shows the progress. Ctrl-C prints how to continue.
     """
     if encoder is None:
         return sources.load_source(source, task=task)
@@ -296,7 +298,7 @@ def read_episodes(
 
 
 def open_robot(source: Path | str | None) -> "sources.LeRobotFolder":
-    """Open the data set of a source that has to be one of LeRobot."""
+    """Open the LeRobot data set at a source; refuse any other source."""
     from preferl.data.sources.lerobot import holds_lerobot
 
     if source is None or not holds_lerobot(source):
@@ -319,7 +321,7 @@ def _encoded(given: Given, source: Path | None, episodes: "data.Episodes | None"
 
 
 def require_one_source(config: AnswersConfig) -> None:
-    """Raise `ConfigError` unless one option says where answers come from."""
+    """Raise `ConfigError` unless exactly one option says where answers come from."""
     names = ("labels", "store", "comparisons")
     given = [f"--{name}" for name in names if getattr(config, name) is not None]
     if len(given) > 1 or not (given or config.teacher):
@@ -386,14 +388,14 @@ def _chosen(
     teacher: "Teacher | None",
     rng: np.random.Generator,
 ) -> "data.Comparisons":
-    """Draw `queries` of the given answers; a teacher, if given, answers them anew."""
+    """Draw `queries` of the existing answers. If there is a teacher, it answers them anew."""
     from preferl.feedback.instant import ask
 
     if config.queries is not None:
         there = np.flatnonzero(given.answered | (teacher is not None))
         if not config.queries <= len(there):
             raise ConfigError(
-                f"queries: expected at most {len(there):,}, as many as there are, got "
+                f"queries: expected at most {len(there):,}, the number of answers, got "
                 f"{config.queries:,}. Ask for fewer."
             )
         given = given[np.sort(rng.choice(there, config.queries, replace=False))].compact()
@@ -404,19 +406,19 @@ def _chosen(
 
 
 def require_rewards(rewards: "FloatArray") -> None:
-    """Raise `DataError` where a teacher would call all pairs equal."""
+    """Raise `DataError` if a teacher would call all pairs equal."""
     if np.ptp(rewards) == 0:
         raise DataError(
-            "recorded rewards: expected some that differ, for a teacher to answer by, got the "
-            "same at each step. Data without the environment's rewards need people's answers."
+            "recorded rewards: expected different ones for a teacher to answer by, got the same "
+            "at each step. Data without the environment's rewards need people's answers."
         )
 
 
 def true_reward_of(name: str) -> "Callable[..., FloatArray]":
-    """Return the function that `--true-reward` names; the current folder may hold its module.
+    """Return the function that `--true-reward` names. Its module may be in the current folder.
 
     Raises:
-        ConfigError: the function does not exist or, when called, does not fit the steps.
+        ConfigError: there is no such function, or it does not fit the steps when it is called.
     """
     function = resolve(name, what="true reward", source="--true-reward", trust=typed(name))
     what = f"true reward {name}"

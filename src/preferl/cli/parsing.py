@@ -1,8 +1,8 @@
-"""Parse a command line into a command's config: fields of dataclasses are options.
+"""Parse a command line into a command's config. The fields of dataclasses are options.
 
 `--algorithm sac` chooses a part of a config, and `--algorithm.tau 0.01` changes it. Which options
-there are depends on the parts, so `part_of` looks for their names first; argparse then reads all
-words, and each mistake is worded in one line.
+exist depends on the chosen parts. `part_of` therefore looks for their names first. Then argparse
+reads all words, and each mistake becomes a message of one line.
 """
 
 import collections.abc
@@ -31,7 +31,7 @@ from preferl.registry import (
 )
 
 ABSENT: Final = object()
-"""The value of a field that has to be given."""
+"""The value of a field that is required."""
 
 HELP: Final = frozenset({"-h", "--help"})
 OF_YOUR_OWN: Final = "One of your own is known with --trust MODULE."
@@ -39,15 +39,15 @@ OF_YOUR_OWN: Final = "One of your own is known with --trust MODULE."
 
 @dataclass(frozen=True)
 class Mark:
-    """How a field is written on the command line; it stands beside the type, in `Annotated`.
+    """How a field is written on the command line. It is part of the field's type, by `Annotated`.
 
     Attributes:
         metavar: what help calls the value, instead of its type.
         positional: the value has no option before it.
         repeated: each use of the option adds one value.
-        commas: several values stand between commas or spaces.
-        flat: the part that the field holds has options without the field's name; with "all", so
-            have the parts within it.
+        commas: several values are separated by commas or spaces.
+        flat: the options of the part in this field do not begin with the field's name; with "all",
+            neither do those of the parts within it.
         hidden: there is no option.
     """
 
@@ -65,13 +65,13 @@ FLAT: Final = Mark(flat="part")
 
 @dataclass
 class Slot:
-    """A field of a config as options see it.
+    """A field of a config, from the view of options.
 
     Attributes:
         name: name of the field.
         hint: type of the field.
         mark: how the option is written.
-        names: allowed names, where the field's annotation names a registry.
+        names: allowed names, if the annotation of the field names a registry.
         path: `trainer.epochs`, for the option `--trainer.epochs`.
         text: description of the field in help.
         value: default value: a part, or `ABSENT` if a value is required.
@@ -93,7 +93,7 @@ class Slot:
 
     @property
     def registry(self) -> Registry | None:
-        """The registry from which an option chooses the field's part."""
+        """The registry from which an option chooses the part in the field."""
         return registry_of_protocol(self.hint) or (
             registry_of(self.kinds) if len(self.kinds) > 1 else None
         )
@@ -114,7 +114,7 @@ class Slot:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The words that the option takes; empty if it also takes other words."""
+        """The words that the option takes; empty if it also takes others."""
         registry = self.names or self.registry
         if registry is not None:
             return names_of(registry)
@@ -131,7 +131,7 @@ class Slot:
 
     @property
     def shown_name(self) -> str:
-        """The option, or what help calls a word without one."""
+        """The option, or if the word has no option, what help calls it."""
         return self.metavar if self.mark.positional else f"--{self.path}"
 
 
@@ -141,7 +141,7 @@ class Part:
 
     Attributes:
         kind: the dataclass.
-        path: prefix of its options; "" for none.
+        path: prefix of its options; "" if they have none.
         slots: its fields.
     """
 
@@ -150,7 +150,7 @@ class Part:
     slots: list[Slot]
 
     def all_slots(self) -> Iterator[Slot]:
-        """Yield the fields, and the fields of all parts within."""
+        """Yield the fields, and the fields of all parts within them."""
         for slot in self.slots:
             yield slot
             if isinstance(slot.value, Part):
@@ -161,11 +161,11 @@ def parse(cls: type[Any], words: Sequence[str], *, prog: str, default: Any = Non
     """Make the config of a command.
 
     Args:
-        cls: of the config.
-        words: of the command line, after the command, with options as help shows them. `--help`
-            prints all options and exits.
+        cls: class of the config.
+        words: the words after the command, with options as help shows them. `--help` prints all
+            options and exits.
         prog: the command, as a person types it.
-        default: the config that a preset or file made; None is that of `cls`.
+        default: the config of a preset or file; None is the default of `cls`.
 
     Raises:
         UsageError: the command does not have an option, or an option cannot take a value.
@@ -213,10 +213,11 @@ def part_of(
     """Return the options of a config: those of `default`, with the parts that words choose.
 
     Args:
-        cls: of the config.
-        words: of the command line, after the command.
-        default: the config that a preset or file made; None is that of `cls`.
-        prefix: prefix of the options' paths; None if neither they nor parts within have prefixes.
+        cls: class of the config.
+        words: the words after the command.
+        default: the config of a preset or file; None is the default of `cls`.
+        prefix: prefix of the options' paths; None if neither these options nor those of parts
+            within have one.
         every_part: whether to include optional parts, as help does.
 
     Raises:
@@ -240,7 +241,7 @@ def part_of(
 
 
 def _slots(cls: type[Any], default: Any, prefix: str | None) -> Iterator[Slot]:
-    """Yield the fields of a config as options see them, with the values of `default`."""
+    """Yield the fields of a config in the form for options, with the values of `default`."""
     texts = _texts_of_fields(cls)
     hints = get_type_hints(cls, include_extras=True)
     for field in fields(cls):
@@ -267,7 +268,7 @@ def _slots(cls: type[Any], default: Any, prefix: str | None) -> Iterator[Slot]:
 
 
 def _choose(slot: Slot, words: Sequence[str], earlier_slots: Sequence[Slot]) -> None:
-    """Give a slot the part that an option names, unless it holds such a part."""
+    """Give a slot the part that an option names, unless it has such a part already."""
     registry = slot.registry
     texts = options_of(words, f"--{slot.path}")
     if registry is None or not texts or name_of(registry, slot.value) == texts[-1]:
@@ -297,7 +298,7 @@ def _choose(slot: Slot, words: Sequence[str], earlier_slots: Sequence[Slot]) -> 
 
 
 def require_name(text: str, names: Collection[str], path: str, *, fix: str = "") -> None:
-    """Raise `UsageError` with the nearest name, or else `fix`, unless an option takes the text."""
+    """Raise `UsageError`, with the nearest name or else `fix`, unless `names` has the text."""
     if text not in names:
         raise UsageError(
             f"--{path}: expected one of {', '.join(names)}, got {text!r}. "
@@ -306,13 +307,13 @@ def require_name(text: str, names: Collection[str], path: str, *, fix: str = "")
 
 
 def name_of(registry: Registry, settings: Any) -> str | None:
-    """Return the name of a thing, by the class of its settings; None if it is not registered."""
+    """Return the registered name for settings, by their class; None if the class has none."""
     kind = settings if isinstance(settings, type) else type(settings)
     return registry.name_of(kind) if registry.has_config(kind) else None
 
 
 def names_of(registry: Registry) -> tuple[str, ...]:
-    """Return what options may choose: names of a registry, and of rewards also the presets."""
+    """Return the names that options accept: those of a registry, and for rewards also presets."""
     if registry is not REWARD_MODELS:
         return registry.names()
     from preferl.training.reward_presets import model_names
@@ -337,7 +338,7 @@ def settings_in(text: str, path: str) -> Any:
 
 
 def options_of(words: Sequence[str], name: str) -> list[str]:
-    """Return all values that an option is given, in their order: the last one counts."""
+    """Return all values of an option, in their order; the last one counts."""
     values: list[str] = []
     for word, following in zip_longest(words, words[1:]):
         option, equals, value = word.partition("=")
@@ -357,13 +358,13 @@ class _Flag(Action):
 
 
 def add_options(parser: ArgumentParser, part: Part, *, completed: bool = False) -> None:
-    """Add the options of a part, and of parts within, to a parser that keeps their words.
+    """Add the options of a part, and of parts within it, to a parser that keeps their words.
 
     Args:
-        parser: of a command.
-        part: whose options they are.
-        completed: whether the parser is for a shell, which offers the words of lists. Otherwise
-            they are looked at by `parse`, which words mistakes.
+        parser: parser of a command.
+        part: part that has the options.
+        completed: whether the parser is for a shell, which then offers the words of lists.
+            Otherwise `parse` checks these words, since it explains mistakes.
     """
     group: Any = parser
     if part.path:
@@ -415,11 +416,11 @@ def _texts_of_fields(cls: type[Any]) -> dict[str, str]:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("%", "%%")  # which argparse would fill in
+    return text.replace("%", "%%")  # otherwise argparse would fill it in
 
 
 def _default_in_words(slot: Slot) -> str:
-    """Return in words an option's default, for help."""
+    """Return an option's default in words, for help."""
     if slot.mark.repeated:
         return "repeatable"
     if slot.value is ABSENT:
@@ -432,7 +433,7 @@ def _default_in_words(slot: Slot) -> str:
 
 
 def _tuple_of(hint: Any) -> Any:
-    """Return the tuple type among a type's alternatives, or None."""
+    """Return the tuple type in a type's alternatives, or None."""
     return next((kind for kind in _alternatives(hint) if get_origin(kind) is tuple), None)
 
 
@@ -521,7 +522,7 @@ def _read(hint: Any, text: str) -> Any:
 
 
 def known_options(part: Part) -> dict[str, str]:
-    """Map all options of a command to the option that must be chosen first, "" for none."""
+    """Map each option of a command to the option that must be chosen first, or to ""."""
     options: dict[str, str] = {}
     for slot in part.all_slots():
         if slot.has_option and not slot.mark.positional:
@@ -533,7 +534,7 @@ def known_options(part: Part) -> dict[str, str]:
         for name in registry.names():
             if name == present_name:
                 continue
-            with suppress(ConfigError):  # one that has no settings
+            with suppress(ConfigError):  # some entries have no settings
                 inside = part_of(registry.config(name), (), prefix=slot.path)
                 choice = f"--{slot.path} {name}"
                 options = {
@@ -543,7 +544,7 @@ def known_options(part: Part) -> dict[str, str]:
 
 
 def _unknown_word(words: Sequence[str], options: Mapping[str, str], prog: str) -> UsageError:
-    """Return an error about the first unknown option, which names the nearest known one."""
+    """Return an error about the first unknown option, which names the nearest known option."""
     word = next((unknown for unknown in words if unknown.startswith("-")), words[0]).partition("=")[
         0
     ]

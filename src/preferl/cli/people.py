@@ -1,4 +1,4 @@
-"""Runs that people answer in a browser: the page, its project, and what clips are drawn from."""
+"""Runs that people answer in a browser: the page, its project, and the source of its clips."""
 
 import os
 import re
@@ -48,7 +48,8 @@ from preferl.training.configs import usable_device
 from preferl.trust import ALLOWED, preferl_program, trust_options
 
 AHEAD: Final = 6  # pairs that are open while the agent learns: 20 s of work for most people
-MOST_FPS: Final = 15  # of simulators' own environments, whose clips would be over too soon
+# most frames per second for environments of simulators, whose clips would be too short otherwise
+MOST_FPS: Final = 15
 
 INSTRUCTIONS: Final = "The agent learns while you answer, so clips get better."
 
@@ -56,17 +57,17 @@ INSTRUCTIONS: Final = "The agent learns while you answer, so clips get better."
 def prepared_for_people(
     run: OnlineConfig, *, draw: str | None = None
 ) -> tuple[OnlineConfig, dict[str, Any] | None]:
-    """Let a run record the states from which its clips are drawn.
+    """Make a run record the states from which its clips are drawn.
 
     Args:
-        run: in an environment that is tried here, for a step.
-        draw: a function `module:function` that draws clips of whatever the run records.
+        run: the run. Its environment is tried here, for a step.
+        draw: `module:function` that draws clips of everything that the run records.
 
     Returns:
-        The run, and the `frames` of a project about its clips; None where `draw` draws them.
+        The run, and the `frames` of a project about its clips; None if `draw` draws them.
 
     Raises:
-        ConfigError: an environment or device that cannot be used, or clips that nothing can draw.
+        ConfigError: the environment or device cannot be used, or nothing can draw clips.
     """
     usable_device(run.device)
     make = env_factory(run)
@@ -93,7 +94,7 @@ def prepared_for_people(
 
 
 def _no_pictures(env: Environment, name: str, *, is_missing: bool = False) -> ConfigError:
-    """Return the error for a run without pictures for people, as where `render` is missing."""
+    """Return the error for a run without pictures for people, such as without `render`."""
     modes = list(env.metadata.get("render_modes") or ())
     renders = type(env.unwrapped).render is not gymnasium.Env.render
     if "rgb_array" in modes and (is_missing or not renders):
@@ -114,8 +115,8 @@ def _no_pictures(env: Environment, name: str, *, is_missing: bool = False) -> Co
 def frames_per_second(run: OnlineConfig) -> int:
     """Return the frames per second at which clips play, unless people choose another speed.
 
-    Clips of your own environment play at its `render_fps`. Clips of gymnasium's and similar
-    environments play at no more than `MOST_FPS`.
+    Clips of your own environment play at its `render_fps`. Clips of environments from gymnasium and
+    similar packages play at `MOST_FPS` at most.
     """
     with closing(env_factory(run)()) as env:
         rate = playing_rate(env.metadata, MOST_FPS)
@@ -138,21 +139,21 @@ def people_in_a_browser(
 ) -> Iterator[tuple[OnlineConfig, StoredFeedback, OnIteration]]:
     """Serve the page while a block runs, and yield the feedback of the people who answer on it.
 
-    The block also gets the run, which then records the states that clips are drawn from, and a
-    function that shows people the agent's progress after each iteration.
+    Also yield the run, which now records the states from which clips are drawn, and a function that
+    shows people the agent's progress after each iteration.
 
-    The labels are in a folder beside the run, where the labels of earlier runs stay. Each run has a
-    separate project.
+    The labels are in a folder beside the run, with the labels of earlier runs. Each run has its own
+    project.
 
     Args:
-        run: whose `comparisons` are asked.
-        out: its folder.
-        title: of the project; the environment by default.
-        question: that every pair is shown with; the store's usual one by default.
+        run: the run. Its `comparisons` are asked.
+        out: folder of the run.
+        title: title of the project; by default the environment.
+        question: the question shown with every pair; by default the usual one of the store.
         instructions: what counts as better; `INSTRUCTIONS` by default.
         browser: whether the page opens by itself.
-        resume: whether the answers are those of the run that is in `out`.
-        draw: a function `module:function` that draws the clips.
+        resume: whether to continue with the answers of the run in `out`.
+        draw: `module:function` that draws the clips.
         trust: modules that may be imported to draw them.
     """
     require_openable(out, resume=resume)  # before people are asked
@@ -171,7 +172,7 @@ def people_in_a_browser(
                 instructions=instructions or INSTRUCTIONS,
                 fps=frames_per_second(run),
                 budget=run.comparisons,
-                repeat_share=0.0,  # every answer is one the agent waits for
+                repeat_share=0.0,  # the agent waits for every answer
                 frames=frames,
             )
             name = _project_name(run, len(labels.projects.all()) + 1)
@@ -196,15 +197,15 @@ def _page(
     draw: str | None,
     trust: Collection[str],
 ) -> Iterator[OnIteration]:
-    """Run the page, and the program that draws its clips, beside a block.
+    """Run the page, and the program that draws its clips, during a block.
 
-    The block gets a function that shows people the agent's progress.
+    Yield a function that shows people the agent's progress.
     """
     labels = feedback.store
     project = feedback.project
     logs = folder / "logs"
     if RunningProgram(Program(PAGE, ()), logs).end_leftover(SuperviseConfig.stop_seconds):
-        note("The page of a run that was killed is ended.")  # it would hold its port
+        note("The page of a run that was killed is ended.")  # otherwise it would keep the port
     port = page_port(labels, resume=resume)
     options = ["--port", str(port), "--browser" if browser else "--no-browser"]
     options += trust_options(trust)
@@ -214,7 +215,7 @@ def _page(
         programs.append(_drawing_program(folder, draw, trust))
     shared = ("--store", str(folder), "--project", project.slug)
     programs.append(page_program(shared, options, write_to_terminal))
-    beats = Heartbeat(labels, project.id, AGENT, stuck_after=inf)  # while people have a break
+    beats = Heartbeat(labels, project.id, AGENT, stuck_after=inf)  # people may take a break
     with signals_stop(), Supervisor(programs, logs, on_message=write_to_terminal), beats:
         beats.report("healthy", steps=0, reward_version=0)
         note(
@@ -231,12 +232,13 @@ def _project_name(run: OnlineConfig, number: int) -> str:
 
 @contextmanager
 def signals_stop() -> Iterator[None]:
-    """Let SIGTERM, and a terminal that is closed, stop a block as Ctrl-C does.
+    """Let SIGTERM and a closed terminal stop a block as Ctrl-C does.
 
-    By default they would end this program at once, and the programs that it started would go on.
+    By default, they would end this program at once, while the programs that it started would
+    continue.
     """
     numbers = [signal.SIGTERM]
-    if hasattr(signal, "SIGHUP"):  # there is none on Windows
+    if hasattr(signal, "SIGHUP"):  # Windows does not have it
         numbers.append(signal.SIGHUP)
     if threading.current_thread() is not threading.main_thread():
         numbers = []  # Python lets no other thread choose
@@ -251,7 +253,7 @@ def signals_stop() -> Iterator[None]:
 
 
 def labels_folder(out: Path) -> Path:
-    """Return the folder of a run's answers, beside it; a run that moved aside keeps its own."""
+    """Return the folder of a run's answers, beside it; a run that was moved away keeps its own."""
     folder = out.absolute().with_name(f"{out.absolute().name}-labels")
     first_name, _, number = out.absolute().name.rpartition(".")
     if first_name and number.isdecimal() and not folder.exists():
@@ -260,13 +262,13 @@ def labels_folder(out: Path) -> Path:
 
 
 def older_run_in_words(out: Path) -> str:
-    """Return in words what happens to an older run in the folder of a new one; "" without one."""
+    """Say what happens to an older run in the folder of a new one; "" if there is none."""
     if not (out / "config.json").is_file():
         return ""
     aside = place_aside(out)
     moves = f"An older run is in {out}; it moves to {aside}, and its answers stay."
     finished = False
-    with suppress(StorageError):  # a result that is damaged does not keep a new run away
+    with suppress(StorageError):  # a damaged result must not prevent a new run
         finished = RunFolder(out).finished
     if not finished:
         words = shlex.join(("--out", str(aside), "--resume"))
@@ -279,7 +281,7 @@ def older_run_in_words(out: Path) -> str:
 
 
 def awaited_answers(feedback: StoredFeedback, comparisons: int) -> str:
-    """Return in words how many answers a waiting run has, of how many, and where to answer."""
+    """Say how many answers a waiting run has, of how many, and where to answer."""
     store = feedback.store
     served = store.reports.last_event("served")
     words = f"waiting for your answers: {_given(feedback)} of {comparisons}"
@@ -289,7 +291,7 @@ def awaited_answers(feedback: StoredFeedback, comparisons: int) -> str:
 
 
 def answers_there(feedback: StoredFeedback, comparisons: int) -> str:
-    """Return in words how many answers a run has, of how many, when it waits no longer."""
+    """Say how many answers a run has, of how many, when it waits no longer."""
     return f"{_given(feedback)} of {comparisons} answers are there; the run goes on."
 
 
@@ -308,7 +310,7 @@ def commands_after(out: Path, labels: Path, project: str) -> list[str]:
 
 
 def page_port(labels: Store, *, resume: bool) -> int:
-    """Return the port of a run's page: any free one, or the former one for a resumed run.
+    """Return the port of a run's page: any free one, or for a resumed run the former one.
 
     A tab that is still open then reconnects by itself.
     """
@@ -326,9 +328,9 @@ def page_port(labels: Store, *, resume: bool) -> int:
 
 
 def _free_port(port: int) -> int:
-    """Return a free port of this machine, any with 0; raise `OSError` if it is taken.
+    """Return a free port of this machine, any if 0 is passed; raise `OSError` if it is taken.
 
-    The page keeps the port when it is started again after a crash.
+    If the page is started again after a crash, it keeps the port.
     """
     with socket.create_server(("127.0.0.1", port)) as listening:
         number: int = listening.getsockname()[1]
@@ -336,16 +338,16 @@ def _free_port(port: int) -> int:
 
 
 def _drawing_program(folder: Path, draw: str, trust: Collection[str]) -> Program:
-    """Return the program that draws clips of a store by a function."""
+    """Return the program that draws clips of a store with a function."""
     words = ("--store", str(folder), "--function", draw, "--parent", str(os.getpid()))
     return Program("drawing", preferl_program("annotate", "render", *words, *trust_options(trust)))
 
 
 def project_of_run(labels: Store, run: Path) -> Project:
-    """Return the newest project from before the run began; later ones are of runs that never began.
+    """Return the newest project that is older than the run; later ones are of failed starts.
 
     Raises:
-        StorageError: there is no project, as for a run that a script answers.
+        StorageError: there is no project, for example since a script answered the run.
     """
     began = (run / "config.json").stat().st_mtime
     earlier = [project for project in labels.projects.all() if project.created_at <= began]

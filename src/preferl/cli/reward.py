@@ -1,4 +1,4 @@
-"""`preferl reward`: fit rewards to answers once or as they arrive, and evaluate them."""
+"""`preferl reward`: fit rewards to answers, once or as they arrive, and evaluate them."""
 
 import logging
 import re
@@ -54,7 +54,7 @@ starting_point = import_trusted
 
 @dataclass(frozen=True)
 class FitConfig(AnswersConfig):
-    """Fit a reward model to answers: of a label folder, a store, a run, or a scripted teacher.
+    """Fit a reward model to answers from a label folder, a store, a run or a scripted teacher.
 
     For example
       preferl reward fit --store runs/labels
@@ -63,22 +63,23 @@ class FitConfig(AnswersConfig):
       preferl reward fit --comparisons runs/online
 
     Attributes:
-        out: folder of the run; an older run there moves aside, unless it is resumed.
+        out: folder of the run; an older run there is moved away, unless it is resumed.
         reward: the model and how it is fitted.
-        model: any other setting of that model; None leaves all as they are. A context of its own is
-            kept.
-        trainer: likewise of how it is trained.
-        held_out: share of the answers kept from training, by which the best state is chosen.
-        ratings: what becomes of ratings and outcomes in the store or the folder of comparisons:
+        model: any other setting of that model; None changes nothing. A context that you set stays
+            as it is.
+        trainer: any other setting of its training; None changes nothing.
+        held_out: share of the answers that training does not use. They choose the best state.
+        ratings: what happens to ratings and outcomes in the store or the folder of comparisons:
             "use" fits the reward to them, too; "ignore" leaves them out.
         device: "cpu", "cuda" or "auto".
         resume: continue the interrupted run in `out`.
-        publish: show the people of `store` the accuracy of this reward, as its next version, and
-            what it predicts; without, they do not see that a reward was fitted.
-        checkpoint_seconds: between two checkpoints, at least; what a killed program loses at most.
+        publish: show the people of `store` this reward as its next version: its accuracy, and what
+            it predicts. Without this, they do not see that a reward was fitted.
+        checkpoint_seconds: least time between two checkpoints; a killed program loses at most so
+            much.
         report_to: where metrics go: jsonl, tensorboard, wandb.
         trust: module of yours that registers a reward model or a teacher.
-        typed: what an option set although it depends on the answers or the machine: context,
+        typed: which options were set although they depend on the answers or the machine: context,
             precision.
     """
 
@@ -101,18 +102,18 @@ class FitConfig(AnswersConfig):
 class EvaluateConfig(AnswersConfig):
     """Evaluate a fitted reward and its controls on answers that it was not fitted to.
 
-    Pairs that it was fitted to are left out, unless there are no others.
+    Pairs that the reward was fitted to are left out, unless there are no others.
 
     For example
       preferl reward evaluate runs/door --demonstrations door-v0_demos.pickle --labels other_labels
 
     Attributes:
-        run: folder of the run that fitted it.
-        progress: a Parquet table of per-frame progress or rewards that another program wrote for
-            the LeRobot data set that --demonstrations names; may be given several times. Each is
-            evaluated on the same answers, which have to be about its clips.
+        run: folder of the run that fitted the reward.
+        progress: a Parquet table of progress or rewards per frame that another program wrote for
+            the LeRobot data set in --demonstrations; may be given several times. Each table is
+            evaluated on the same answers, which have to be about clips of this data set.
         true_reward: the true reward for the EPIC distance, as module:function of observations,
-            actions and perhaps the observations that followed, with a row for each step.
+            actions and perhaps the next observations, with a row for each step.
         json: file for the numbers.
         report: file for a report, an HTML page.
         trust: module of yours that registers the reward's model or a teacher.
@@ -127,7 +128,7 @@ class EvaluateConfig(AnswersConfig):
 
 
 def reward_fit_start(arguments: Sequence[str]) -> FitConfig:
-    """Return the config of the model that `--model` names, for the other options to change."""
+    """Return the config of the model that `--model` names; the other options change it."""
     import_trusted(arguments)
     name = [RewardSettings.model, *options_of(arguments, "--model")][-1]
     require_name(name, model_names(), "model", fix=OF_YOUR_OWN)
@@ -139,7 +140,8 @@ def reward_fit_start(arguments: Sequence[str]) -> FitConfig:
 def reward_fit(config: FitConfig) -> None:
     """Fit a reward, save it with a report, and print its accuracy on held-out answers.
 
-    Of several processes, all fit and relabel, and the first one does the rest.
+    If there are several processes, all fit and compute rewards again, and the first one does the
+    rest.
     """
     config = _without_defaults(config)
     world = training.World.join()
@@ -188,7 +190,7 @@ def _fitted_run(
     fit: "Callable[..., tuple[training.RewardFunction, training.FitReport]]",
     checkpoints: "training.FitCheckpoints",
 ) -> "tuple[training.FitReport, RunFolder]":
-    """Fit a reward, and write the folder of the run; only the first process does."""
+    """Fit a reward, and write the folder of the run; only the first process writes."""
     summary = _summary(config)
     with open_run(
         config.out,
@@ -220,7 +222,7 @@ def _fitted_run(
 def _require_fitting_model(
     config: FitConfig, episodes: "data.Episodes", comparisons: "data.Comparisons"
 ) -> None:
-    """Raise an error about clips of other spaces, or a model that cannot be built, before a run."""
+    """Before a run, raise an error if clips have other spaces, or the model cannot be built."""
     spaces = models.infer_spaces(episodes.observations, episodes.actions)
     segments = comparisons.segments
     models.check_spaces(*spaces, segments.observations, segments.actions, what="clips")
@@ -266,7 +268,7 @@ def _summary(config: FitConfig) -> RunSummary:
 
 
 def _publish(config: FitConfig, report: "training.FitReport", reward: Path) -> None:
-    """Show people the accuracy of the reward that learned from their answers."""
+    """Show people how well the reward predicts the answers from which it learned."""
     from preferl.evaluation.reward_report import predicted_preferences
     from preferl.store import StoredFeedback
     from preferl.training.annotator_trust import trust_by_name
@@ -312,8 +314,8 @@ def _fit_with_progress(
             return fit(on_epoch=on_epoch)
     except KeyboardInterrupt:
         interrupt(
-            f"Stopped while fitting. The same command with --resume continues in {config.out} "
-            "from its last checkpoint, or from the beginning where there is none yet."
+            f"Stopped while fitting. The same command with --resume continues in {config.out} from "
+            "its last checkpoint, or from the beginning if there is none yet."
         )
 
 
@@ -333,7 +335,7 @@ def _parts(preset: RewardPreset) -> dict[str, Any]:
 
 
 def _without_defaults(config: FitConfig) -> FitConfig:
-    """Return the config with None for settings as in the preset, which a resume may not name."""
+    """Return the config with None for settings of the preset, which a resume may not name."""
     usual = _parts(reward_preset(config.reward.model))
     unset: Any = {name: None for name, default in usual.items() if getattr(config, name) == default}
     return replace(config, **unset)
@@ -352,7 +354,7 @@ def fit_reward(
 ) -> "tuple[training.RewardFunction, training.FitReport]":
     """Fit the reward of a config, scaled over all episodes.
 
-    `encoder` is `RewardModel.frozen_encoder`; other arguments are as of `RewardPreset.fit`.
+    `encoder` is `RewardModel.frozen_encoder`. The other arguments are those of `RewardPreset.fit`.
     """
     model, report = _preset(config, comparisons).fit(
         comparisons,
@@ -438,7 +440,7 @@ def reward_evaluate(config: EvaluateConfig) -> None:
 def _reports_of_files(
     config: EvaluateConfig, comparisons: "data.Comparisons"
 ) -> "dict[str, RewardReport]":
-    """Evaluate the rewards of frames in files on answers about their data set, by file name."""
+    """Evaluate frames' rewards in files on answers about their data set, by file name."""
     from preferl.data.frame_tables import frames_of, read_frame_rewards
     from preferl.evaluation import evaluate_reward
     from preferl.feedback.step_rewards import oracle
@@ -456,9 +458,9 @@ def _reports_of_files(
 
 
 def _about_seen(config: EvaluateConfig, fitted: int, seen: BoolArray) -> tuple[str, str]:
-    """Return a headline on the evaluated answers, and a sentence on those that were fitted to.
+    """Return a headline about the evaluated answers, and a sentence about those used in the fit.
 
-    The sentence is empty where there is nothing to say.
+    The sentence is "" if there is nothing to say.
     """
     pairs = len(seen)
     count = int(seen.sum())
@@ -539,9 +541,9 @@ def _print_reports(headline: str, reports: "dict[str, RewardReport]") -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class EpisodesConfig(AnswersConfig):
-    """List the episodes that deserve a look: the worst, and those that people see otherwise.
+    """List episodes that deserve a look: the worst, and those that people judge differently.
 
-    Answers are optional: with them, the list counts those that contradict the reward.
+    Answers are optional. With them, the list counts answers that contradict the reward.
 
     For example
       preferl reward episodes runs/reward --demonstrations robot_set --report look.html
@@ -549,9 +551,9 @@ class EpisodesConfig(AnswersConfig):
 
     Attributes:
         run: folder of the run that fitted the reward.
-        part: steps of the part with the least predicted return, one in each episode.
-        most: episodes to print.
-        camera: camera of a LeRobot data set that clips of the report show; the first by default.
+        part: number of steps of the part with the lowest predicted return, one in each episode.
+        most: how many episodes to print.
+        camera: camera of a LeRobot data set that clips of the report show; by default the first.
         report: file for a report, an HTML page with clips of a LeRobot data set.
         trust: module of yours that registers the reward's model or a teacher.
     """
@@ -565,7 +567,7 @@ class EpisodesConfig(AnswersConfig):
 
 
 def reward_episodes(config: EpisodesConfig) -> None:
-    """Print episodes by their predicted returns, and write a report if asked."""
+    """Print episodes by their predicted returns, and write a report if the config names a file."""
     from preferl.evaluation.episode_report import (
         COLUMNS,
         episode_page,
@@ -610,7 +612,7 @@ def reward_episodes(config: EpisodesConfig) -> None:
 def _recorded_with(
     demonstrations: Path, camera: str | None, count: int
 ) -> "tuple[tuple[str, ...], float, Frames | None]":
-    """Tasks of `count` episodes, frames per second, and what decodes pictures, where recorded."""
+    """Return tasks of `count` episodes, frames per second, and a decoder of pictures, if any."""
     from preferl.data.sources.lerobot import holds_lerobot
 
     if not holds_lerobot(demonstrations):
@@ -625,10 +627,11 @@ def _recorded_with(
 
 @dataclass(frozen=True, kw_only=True)
 class RewardExportConfig:
-    """Write a reward of each frame of a LeRobot data set as policies' trainers read it.
+    """Write a reward of each frame of a LeRobot data set in forms that trainers of policies read.
 
-    Tables lie beside the data set, in a folder of its name and `.preferl`. Each carries the content
-    id of the data set: a table of other episodes would weigh the wrong frames.
+    By default, tables are in a folder beside the data set, with its name and `.preferl`. Each table
+    has the content id of the data set, since a table of other episodes would weigh the wrong
+    frames.
 
     For example
       preferl reward export runs/reward --lerobot robot_set --chunk 50
@@ -637,17 +640,17 @@ class RewardExportConfig:
     Attributes:
         run: folder of the run that fitted the reward.
         lerobot: the data set: its folder or hub:OWNER/NAME, and after a colon the features that the
-            reward sees, if they are not all observed numbers.
-        encoder: the frozen vision model that the reward was fitted with; only needed where its
+            reward observes, if they are not all numbers.
+        encoder: the frozen vision model that the reward was fitted with; only needed if its
             features of these frames are not on disk.
-        kinds: progress for LeRobot's sample weighting, returns and advantages as RLinf joins them,
-            or rewards, a plain table.
+        kinds: "progress" for LeRobot's sample weighting, "returns" and "advantages" as RLinf reads
+            them, or "rewards", a plain table.
         chunk: frames of the policy's action chunk.
         best: share of frames whose chunks count as good.
         tag: name in the files of returns and advantages.
         out: folder of the tables.
-        into_meta: write returns and advantages into the data set's folder `meta`, where RLinf looks
-            for them.
+        into_meta: write returns and advantages into the data set's folder `meta`, in which RLinf
+            looks for them.
         device: "cpu", "cuda" or "auto".
         trust: module of yours that registers the reward's model.
     """
@@ -705,17 +708,17 @@ def reward_export(config: RewardExportConfig) -> None:
 class RewardServeConfig:
     """Fit a reward to people's answers as they arrive, and publish each version, until Ctrl-C.
 
-    You may kill and restart it at any time; it continues where it was.
+    You may kill and restart the command at any time; it continues from the same place.
 
     For example
       preferl reward serve --out runs/rewards
       preferl reward serve --store runs/labels --project door --out runs/rewards --model pt
 
     Attributes:
-        service: what to fit, when, and where to publish.
+        service: what to fit, when to fit, and where to publish.
         labels: where labels are.
-        report_to: where metrics of each version go, inside `out`: jsonl, tensorboard, wandb;
-            nowhere by default.
+        report_to: where metrics of each version go, inside `out`: jsonl, tensorboard, wandb; by
+            default nowhere.
         trust: module of yours that registers a reward model for `service.reward.model`.
     """
 

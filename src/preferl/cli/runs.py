@@ -28,13 +28,13 @@ CONFIGS: Final = {
     "DatasetConfig": "preferl.online.configs",
     "DatasetSeeds": "preferl.online.dataset",
 }
-"""The module that defines each dataclass of settings, whose defaults are read there."""
+"""The module that defines each dataclass of settings; the defaults are read from there."""
 
 LIST_COLUMNS: Final = {
     "run": 0, "kind": 4, "state": 0, "environment or data": 2, "began": 6, "took": 7,
     "steps": 5, "answers": 5, "score": 1, "95 % interval": 3, "accuracy": 1,
 }  # fmt: skip
-"""Columns of the list. A narrow terminal leaves out the column of the highest number first."""
+"""Columns of the list. On a narrow terminal, the column with the highest number goes first."""
 
 
 @dataclass(frozen=True)

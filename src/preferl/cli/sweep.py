@@ -30,14 +30,14 @@ from preferl.statistics import mean_interval
 from preferl.trust import admitted, trust_options, typed
 
 RUN: Final = "run"
-"""Folder of the run in that of its unit."""
+"""Folder of the run, inside the folder of its unit."""
 
 MOST_COMPARED: Final = 50  # runs on one page
 
 
 @dataclass(frozen=True)
 class SweepConfig:
-    """Run a command with many settings, side by side; after any end the same command goes on.
+    """Run a command with many settings, side by side; after a stop, the same command continues.
 
     The file names a command that makes a run, its options, and what varies
       command: online run
@@ -46,10 +46,10 @@ class SweepConfig:
 
     Attributes:
         file: a YAML or JSON file.
-        out: folder of all runs; by default that of the file's name in runs.
+        out: folder of all runs; by default a folder in runs with the name of the file.
         cluster: this machine, or the address of a Ray cluster: ray://HOST:10001, HOST:6379 or auto.
-        processes: runs at a time here; by default one for each processor core.
-        dry_run: print the commands, and run none.
+        processes: runs at a time on this machine; by default one for each processor core.
+        dry_run: print the commands, and do not run them.
         trust: module of yours that the file may name, or that registers something; may be given
             several times.
     """
@@ -63,7 +63,7 @@ class SweepConfig:
 
 
 def sweep(config: SweepConfig) -> None:
-    """Check all runs of a sweep, make those that are not done, and lay them side by side."""
+    """Check all runs of a sweep, make the unfinished ones, and show all results side by side."""
     plan = Sweep.from_json(read_settings(config.file), f"{config.file}")
     commands = _commands(plan, config)
     if config.dry_run:
@@ -98,7 +98,7 @@ def sweep(config: SweepConfig) -> None:
 
 
 def _commands(plan: Sweep, config: SweepConfig) -> dict[str, list[str]]:
-    """Return the words of each run's command by its name, once all of them have been parsed."""
+    """Return the words of each run's command, by the run's name, after parsing all of them."""
     typed(trust=config.trust)
     trusted = trust_options(config.trust)
     commands = {name: [*words_of(options), *trusted] for name, options in plan.by_name().items()}
@@ -165,7 +165,7 @@ def _do(
         records |= {unit.name: _record(unit) for unit in units}
         keep()
         interrupt(
-            f"Stopped with {finished_count} of {len(units)} runs done. The same command goes on."
+            f"Stopped with {finished_count} of {len(units)} runs done. The same command continues."
         )
     return failed
 
