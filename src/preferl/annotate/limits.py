@@ -22,7 +22,7 @@ What = Literal["request", "overview", "stream", "export"]
 KINDS: Final[dict[What, tuple[float, str]]] = {
     "request": (1.0, "1"),  # changes and links
     "overview": (0.1, "2"),
-    "stream": (0.1, "2"),  # of news
+    "stream": (0.1, "2"),  # the stream of news
     "export": (0.01, "10"),  # files of answers
 }
 """For each kind: its rate as a share of that of changes, and the seconds of `Retry-After`."""

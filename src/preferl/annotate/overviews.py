@@ -23,7 +23,7 @@ from preferl.store.quality.agreement import (
 from preferl.store.quality.annotators import annotator_report
 from preferl.store.store import Store
 
-WIDTH = 560  # of the chart of answers, in pixels
+WIDTH = 560  # pixels of the chart of answers
 HEIGHT = 96
 RESAMPLES: Final = 500  # bootstrap resamples behind the interval of the agreement
 
@@ -31,9 +31,9 @@ BRIEF: Final = 0.1
 """If computing takes fewer seconds of processor time, it is done after every answer."""
 
 REST: Final = 20.0
-"""Pause after a longer computation, as a multiple of its time: overviews then take 5 %."""
+"""Pause after a longer computation, as a multiple of its time. Overviews then use 5 % of a core."""
 
-LONGEST_REST: Final = 60.0  # oldest numbers that are shown, in seconds
+LONGEST_REST: Final = 60.0  # longest pause in seconds, so that numbers are at most this old
 
 
 @final
@@ -41,10 +41,10 @@ LONGEST_REST: Final = 60.0  # oldest numbers that are shown, in seconds
 class AnswerNumbers:
     """The numbers about all answers of a project that the overview shows."""
 
-    people: dict[str, dict[str, Any]]  # a row of `AnnotatorReport` by name
-    last_answers: dict[str, float]  # seconds since the epoch by name, 0 without an answer
-    agreement: AgreementReport  # of people
-    models: list[ModelAgreement]  # with people
+    people: dict[str, dict[str, Any]]  # for each name, a row of `AnnotatorReport`
+    last_answers: dict[str, float]  # for each name, seconds since the epoch; 0 if there is none
+    agreement: AgreementReport  # how far people agree with each other
+    models: list[ModelAgreement]  # how far each model agrees with people
     chart: dict[str, Any] | None  # the count of answers as a line to draw
 
 
@@ -59,7 +59,9 @@ class Overviews:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._one_at_a_time = threading.Lock()
-        self._newest: dict[int, tuple[int, float, AnswerNumbers]] = {}  # revision, until, numbers
+        self._newest: dict[
+            int, tuple[int, float, AnswerNumbers]
+        ] = {}  # revision, when they expire, numbers
 
     def of(self, project_id: int) -> AnswerNumbers:
         """Return the numbers of a project, at most `LONGEST_REST` seconds old."""

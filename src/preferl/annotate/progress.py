@@ -16,7 +16,7 @@ from preferl.store.store import Store
 UNITS: Final = ((86_400.0, "day"), (3600.0, "hour"), (60.0, "minute"), (1.0, "second"))
 
 COUNTED_WITHIN: Final = 1.0
-"""Greatest age in seconds of numbers sent with queries. The news stream brings newer ones."""
+"""Greatest age, in seconds, of the numbers in a query. The stream of news has newer numbers."""
 
 DOES: Final = {
     (REWARD_SERVICE, "starting"): "is starting",
@@ -36,9 +36,9 @@ def statement(store: Store, project_id: int, progress: Progress) -> dict[str, An
 
     `goal` is the number of answers to reach. It exists only if a budget was set, or if no program
     asks any more: a program that keeps asking would move the goal. `until` says how many answers
-    the next reward needs. `share` is how much of the goal is done. Without a goal, it is that of
-    the answers which the first reward needs, otherwise None. `ended` is whether all agents of the
-    project have stopped on purpose, so that the run is over.
+    the next reward needs. `share` is how much of the goal is done. Without a goal, it is the
+    share of the answers that the first reward needs; after the first reward, it is None. `ended` is
+    whether all agents of the project have stopped on purpose, so that the run is over.
     """
     services = store.reports.services(project_id)
     service = next((s.status for s in services if s.name == REWARD_SERVICE and s.works), None)
@@ -226,7 +226,7 @@ def media_url(clip: str) -> str:
 
 def live_view(store: Store, project_id: int) -> dict[str, Any]:
     """Return the reward's versions and the agent's last episode."""
-    plotted = ("version", "accuracy", "low", "high", "answers")  # by the page's scripts
+    plotted = ("version", "accuracy", "low", "high", "answers")  # the page's scripts draw these
     versions = store.reports.rewards(project_id)
     rewards = [{name: getattr(reward, name) for name in plotted} for reward in versions]
     return {"rewards": rewards, "episode": episode_view(store, project_id)}

@@ -107,7 +107,7 @@ def _status(words: Sequence[str], common: Collection[str]) -> int:
         return USAGE_ERROR if isinstance(error, ResumeError | UsageError) else FAILURE
     except BrokenPipeError:
         raise
-    except OSError as error:  # of a disk or network that went away meanwhile
+    except OSError as error:  # for example, a disk or network has disappeared
         if "--verbose" in common:
             sys.stderr.write(harmless(traceback.format_exc()))
         sys.stderr.write(harmless(f"preferl {command}: {in_words(error)}.\n"))

@@ -12,7 +12,7 @@ from preferl.errors import DataError
 from preferl.shapes import Array, BoolArray, IntArray
 
 PICTURE_BYTES: Final = 1024
-"""Pictures with at least so many bytes per row stay on disk; smaller rows are read into memory."""
+"""Pictures stay on disk if a row has at least this many bytes; others are read into memory."""
 
 
 @final
@@ -31,7 +31,7 @@ class OnDisk:
         dtype: type of the numbers, the same in all sources.
 
     Raises:
-        DataError: when rows are read: a file is gone or was replaced.
+        DataError: a file is gone or was replaced. This is found when rows are read.
     """
 
     sources: tuple[Any, ...]

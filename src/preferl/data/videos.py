@@ -20,7 +20,7 @@ The seek after that goes to the beginning.
 """
 
 LEAD: Final = 8
-"""A frame that is at most so many frames later is reached by decoding, a later one by a seek."""
+"""Frames up to this far ahead are reached by decoding, and frames further ahead by a seek."""
 
 
 @final

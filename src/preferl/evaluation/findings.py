@@ -313,7 +313,7 @@ FINDERS: Final[tuple[Callable[[Course], Finding | None], ...]] = (
 
 
 def _carried(column: FloatArray) -> FloatArray:
-    """Return the column `[I]` with the last number before it in place of each NaN, if any."""
+    """Return the column `[I]` with each NaN replaced by the last number before it, if any."""
     rows = np.maximum.accumulate(np.where(np.isnan(column), 0, np.arange(len(column))))
     return np.asarray(column[rows])
 

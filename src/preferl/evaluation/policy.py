@@ -133,12 +133,12 @@ def evaluate_policy(
             not change. Pass `agent`, and not `agent.policy`, which lacks the statistics and is
             refused.
         env: the id of an environment, or a function without arguments that makes one.
-        episodes: `K`.
+        episodes: `K`, how many episodes are evaluated.
         seed: seed of the first episode; choose one that training did not use.
         deterministic: passed to the policy. By default, this evaluates what the policy has learned,
             and not how it explores.
-        parallel: `V`, the most environments that act side by side, so that the policy sees batches.
-            With 20, the policy takes little time compared with the environments.
+        parallel: `V`, the largest number of environments side by side. The policy acts for all of
+            them at once. With 20, it takes little time compared with the environments.
         max_steps: steps after which episodes are cut off, for environments that never end.
 
     Raises:
@@ -244,7 +244,7 @@ def _spread(
             ) from error
     # A process that has used torch's threads must not be forked: the fork can hang.
     context = multiprocessing.get_context("spawn")
-    with safe_children():  # its queues start another process
+    with safe_children():  # multiprocessing starts a helper for the queues
         # Ctrl-C ends a worker at once and silently; the first process reports it.
         end_at_once = (signal.SIGINT, signal.SIG_DFL)
         pool = ProcessPoolExecutor(processes, context, signal.signal, end_at_once)
@@ -255,7 +255,7 @@ def _spread(
             yield names[done], done.result()
     except BrokenProcessPool as error:
         raise ConfigError(
-            f"processes: expected {processes} that evaluate policies, got one that ended. Guard "
+            f"processes: expected {processes} that evaluate policies, but one of them died. Guard "
             'the script with `if __name__ == "__main__":`, or pass processes=1.'
         ) from error
     finally:

@@ -160,7 +160,7 @@ class Report:
 
 
 def number(value: float, digits: int | None = None) -> str:
-    """Format a number with a true minus sign: three digits or more, or `digits` after the point.
+    """Format a number with `digits` after the point, or with three digits or more in all.
 
     >>> number(-1234.5), number(12.34), number(0.5), number(-0.01, 1)
     ('−1,234', '12.3', '0.50', '0.0')

@@ -58,7 +58,7 @@ class RankedLists:
         self._left = shared_evenly(queries, count) if isinstance(queries, int) else queries.copy()
         self.place = np.full((count, clips_per_list), -1)
         self.place[:, :1] = 0
-        self._places = np.ones(count, np.int64)  # of each list
+        self._places = np.ones(count, np.int64)  # how many places each list has
         self._new = np.ones(count, np.int64)  # column of the clip that is being inserted
         self._low = np.zeros(count, np.int64)
         self._high = np.ones(count, np.int64)

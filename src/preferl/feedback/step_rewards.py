@@ -28,7 +28,7 @@ CHUNK = 4096
 
 @runtime_checkable
 class Reward(Protocol):
-    """A learned reward, or a control in place of one; `RewardFunction` is one."""
+    """A learned reward, such as `RewardFunction`, or a control that is used like one."""
 
     @property
     def context(self) -> int:
@@ -197,7 +197,7 @@ def step_rewards(reward: AnyReward, episodes: Episodes) -> FloatArray:
 
 
 def zero() -> PerStep:
-    """Reward nothing: shows what a policy does without teaching."""
+    """Return a reward that is always 0. It shows what a policy does without teaching."""
     return PerStep(_nothing)
 
 
@@ -211,12 +211,12 @@ def random(seed: int = 0) -> PerStep:
 
 
 def negated(reward: AnyReward) -> Negated:
-    """Return the opposite of `reward`, which should teach a policy worse than a random one."""
+    """Return the opposite of `reward`. A policy that learns from it should be worse than random."""
     return Negated(as_reward(reward))
 
 
 oracle = PerStep
-"""The true reward, as a function of a step: the ceiling of what preferences can teach."""
+"""The true reward, as a function of a step: preferences cannot teach more than this."""
 
 
 def control_rewards(reward: AnyReward, seed: int) -> dict[str, Reward]:

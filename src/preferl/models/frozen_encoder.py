@@ -236,7 +236,7 @@ def encoded_episodes(
 
     Args:
         recording: the data set; all cameras are observed unless its `observed` names features.
-        encoder: of the pictures.
+        encoder: encoder of the pictures.
         on_frames: is called as features are computed.
 
     Raises:

@@ -12,7 +12,7 @@ from preferl.models.spaces import Channels
 from preferl.training.configs import Precision
 
 Decrement = Literal["received", "even"]  # how a target return goes down, see `DTConfig`
-ActionLoss = Literal["squares", "gaussian"]  # of continuous actions, see `DTConfig`
+ActionLoss = Literal["squares", "gaussian"]  # losses of continuous actions, see `DTConfig`
 
 PRESETS: dict[str, dict[str, float]] = {
     "mujoco": {},

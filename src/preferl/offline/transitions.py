@@ -14,8 +14,8 @@ from preferl.data.episodes import Episodes
 from preferl.errors import DataError, SpaceError
 from preferl.shapes import Array, FloatArray, Observations
 
-WIDEST = 1 - 1e-5  # bound of actions that agents learn, just inside the range of a tanh, as in D4RL
-BLOCK = 32  # minibatches drawn at once: few calls, and little enough memory for a cache
+WIDEST = 1 - 1e-5  # agents learn actions up to this size, which a tanh can reach, as in D4RL
+BLOCK = 32  # minibatches drawn at once; this needs few calls, and the block fits into a cache
 
 
 @final
@@ -138,7 +138,7 @@ class ActionScale:
 
     centre: Tensor  # `[A]`
     half: Tensor  # `[A]` half the width of the box
-    bounded: Tensor  # `[A]` whether the box has bounds there
+    bounded: Tensor  # `[A]` whether the box limits this number of an action
 
     @classmethod
     def of(cls, space: spaces.Space[Any], device: torch.device | str = "cpu") -> Self:
@@ -153,12 +153,12 @@ class ActionScale:
         high = np.where(bounded, space.high, 1).ravel().astype(np.float64)
         centre = (high + low) / 2
         half = (high - low) / 2
-        half[half == 0] = 1  # an action that cannot change
+        half[half == 0] = 1  # this number of an action cannot change
         columns = (centre.astype(np.float32), half.astype(np.float32), bounded.ravel())
         return cls(*(torch.tensor(column, device=device) for column in columns))
 
     def beyond(self, actions: Tensor) -> float:
-        """Return the largest unbounded number of `[..., A]` if a tanh cannot reach it; else 0."""
+        """Return the largest number in unbounded places of actions, or 0 if a tanh reaches it."""
         sizes = actions[..., ~self.bounded].abs()
         widest = sizes.max().item() if sizes.numel() else 0.0
         return widest if widest > 1 else 0.0
@@ -180,9 +180,9 @@ class Batch(NamedTuple):
     actions: Tensor  # `[S, A, B]` in [-1, 1]
     rewards: Tensor  # `[S, B]`
     continues: Tensor  # `[S, B]`
-    dropout_seeds: Sequence[int]  # `[S]` seeds of the other random numbers of an update
-    factors: tuple[Tensor, ...] | None = None  # `[S, rows, units]` of each layer, by dropout
-    compared: Any = None  # the `PairBatch` of agents that learn from answers
+    dropout_seeds: Sequence[int]  # `[S]` one per agent, for the dropout of an update
+    factors: tuple[Tensor, ...] | None = None  # `[S, rows, units]` dropout's factors for each layer
+    compared: Any = None  # a `PairBatch`, for agents that learn from answers
 
 
 @final

@@ -178,7 +178,7 @@ class FeedbackCallback(BaseCallback):
 
 @final
 class SaveRunCallback(BaseCallback):
-    """Writes a checkpoint between two rollouts, after every so many steps, and one at the end.
+    """Writes a checkpoint between two rollouts, after every `every` steps, and one at the end.
 
     A killed run continues from the last checkpoint: see `resume_run`. If a callback stops the run
     within a rollout, no checkpoint is written there, since half a rollout cannot be saved. If the

@@ -526,7 +526,7 @@ class DatasetConfig(EnvConfig):
         vecnormalize: statistics of observations for a `.zip`, as `VecNormalize.save` writes them.
             No code in this file is run. None takes `vecnormalize.pkl` or `vec_normalize.pkl` beside
             the `.zip`.
-        seed: of networks, actions and environments.
+        seed: seed of networks, actions and environments.
         device: device of the networks.
 
     Raises:

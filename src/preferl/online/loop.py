@@ -85,7 +85,7 @@ Training and the report use other seeds.
 """
 
 POLICY_EPISODES: Final = 10
-"""A teacher's thresholds follow the mean return of so many latest whole episodes, as in B-Pref."""
+"""A teacher's thresholds follow the mean return of the latest whole episodes, as in B-Pref."""
 
 ATTEMPTS: Final = 5
 """How often a round replaces queries that a script declined."""

@@ -105,7 +105,7 @@ def _rollout(algorithm: BaseAlgorithm) -> int | None:
     """Return the steps of each environment in a rollout; None if rollouts are whole episodes."""
     if isinstance(algorithm, OnPolicyAlgorithm):
         return algorithm.n_steps
-    every: Any = getattr(algorithm, "train_freq", None)  # of off-policy algorithms
+    every: Any = getattr(algorithm, "train_freq", None)  # off-policy algorithms have it
     in_steps = isinstance(every, TrainFreq) and every.unit == TrainFrequencyUnit.STEP
     return every.frequency if in_steps else None
 

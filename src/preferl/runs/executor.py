@@ -48,7 +48,7 @@ POLL_SECONDS: Final = 0.2
 """Seconds between two looks at a process."""
 
 OnDone = Callable[["Unit", Any], None]
-"""Called with a unit and its result; at once for units that are done already."""
+"""Called with each unit that is done and its result. For units that were done before, at once."""
 
 
 @final
@@ -86,7 +86,7 @@ def run_units(
     """Run units on this machine, each in a separate process with one processor thread.
 
     A unit that fails or is killed is logged, and the others continue. Ctrl-C interrupts the running
-    units like a program, and is raised again when they have ended. If this program is killed, their
+    units, and is raised again when they have ended. If this program is killed, their
     processes end, too. Scripts need `if __name__ == "__main__":`.
 
     Args:
@@ -107,7 +107,7 @@ def run_units(
     require_in("processes", limit, 1, float("inf"))
     waiting = deque(pending_units(units, on_done))
     failures = dict[str, str]()
-    running: dict[int, tuple[SpawnProcess, Unit]] = {}  # by sentinel
+    running: dict[int, tuple[SpawnProcess, Unit]] = {}  # keys are sentinels of processes
     try:
         while waiting or running:
             while waiting and len(running) < limit:
@@ -126,8 +126,8 @@ def run_units(
 def perform(unit: Unit) -> None:
     """Run a unit in this process, unless it is done.
 
-    If the process of an earlier program that was killed still holds the unit, it has
-    `INTERRUPT_SECONDS` to end.
+    An earlier program may have been killed while its process still works on the unit. This process
+    then has `INTERRUPT_SECONDS` to end.
 
     Raises:
         ConfigError: the unit's work does not exist.
@@ -179,7 +179,7 @@ def run_here(unit: Unit) -> int:
     process = _started_process(unit)
     try:
         while process.is_alive():
-            # Joined in short calls, since a cluster's interrupt arrives only between two calls.
+            # Each wait is short, since a cluster's interrupt arrives only between two calls.
             process.join(POLL_SECONDS)
         return process.exitcode or 0
     finally:
@@ -193,7 +193,7 @@ def _require_distinct(units: Sequence[Unit]) -> None:
         repeated = sorted({value for value in values if values.count(value) > 1})
         if repeated:
             raise ConfigError(
-                f"{title} of units: expected one for each, got {repeated} several times."
+                f"{title} of units: expected different ones, got {repeated} more than once."
             )
 
 

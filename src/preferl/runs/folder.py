@@ -279,7 +279,7 @@ def _require_replaceable(path: Path) -> None:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """Read a JSON file of a run; raises `StorageError`."""
+    """Read a JSON file of a run; raise `StorageError` if that fails."""
     with reading(path, expected="a file of a run", error=StorageError):
         return read_object(path)
 

@@ -19,7 +19,7 @@ from preferl.remote import Location, SyncedFolder
 
 LOGGER = get_logger(__name__)
 VERSION: Final = re.compile(r"\d{5,}")
-_DRAFT: Final = re.compile(r"\.\d{5,}\..+")  # of a killed writer, or being removed
+_DRAFT: Final = re.compile(r"\.\d{5,}\..+")  # left by a killed writer, or about to be removed
 
 
 def versions(folder: Location | SyncedFolder) -> list[int]:

@@ -339,7 +339,7 @@ def _correct(
         raise FeedbackError("answer: expected one to a query of everybody, got a repeat.")
     own_answers = [row for row in history if row.annotator_id == answer.annotator_id]
     counted_answers = [answer, *(row for row in own_answers if row.kind in COUNTED)]
-    # of the last answer that counted; `answer` itself may withdraw another
+    # from the last answer that counted, since `answer` may only withdraw another one
     corrected = counted_answers[-1].key
     latest = {row.annotator_id: row for row in history}
     for count, row in enumerate(latest.values()):

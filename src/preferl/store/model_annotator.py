@@ -143,7 +143,7 @@ def model_answers(
     [1, 2]
     """
     annotator = store.people.model(project.id, name)
-    # by the names of the left and the right clip
+    # keys are the names of the left and the right clip
     earlier: dict[tuple[str, str], dict[str, Any]] = {}
     tally = ModelTally()
     dearest = 0.0

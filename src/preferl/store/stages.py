@@ -103,7 +103,7 @@ class MujocoStage:
         self._data = stage.data
         sizes = [self._model.nq, self._model.nv, *(len(rows) for _, rows in self._placed)]
         self._ends: list[int] = np.cumsum(sizes).tolist()
-        # of states; some also have the time at their beginning
+        # widths of states; some also begin with the time
         self.widths = (self._ends[-1], 1 + self._ends[-1])
         self._forward = mujoco.mj_forward
         self._camera = view(env, camera)
@@ -136,7 +136,7 @@ class StateStage:
         env.reset(seed=0)
         self._env: Environment = env
         self._stage: Any = env.unwrapped
-        self.widths = (len(_state(self._stage)),)  # of states
+        self.widths = (len(_state(self._stage)),)  # widths of states
 
     def draw(self, state: Array, action: Array) -> Array:
         """Draw a state. A pendulum also shows the torque that will act next."""

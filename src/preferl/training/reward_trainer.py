@@ -404,7 +404,7 @@ class RewardTrainer:
             clips = len(rated.segments)
             own = self.bootstrap(clips, stream=RATINGS_STREAM)[:, rated.clip]
             bootstrap = np.concatenate([bootstrap, own], axis=1)
-        # with few answers, a draw may be empty
+        # if there are few answers, a draw may be empty
         bootstrap = np.where(bootstrap.any(1, keepdims=True), bootstrap, 1.0)
         windows = self._windows(train, rated)
 
@@ -468,7 +468,7 @@ class RewardTrainer:
             self.world.decide(True)  # all must read before the first process writes
         began = time.perf_counter() - state.seconds
         self.model.train()
-        best_logits = None  # of unseen answers, in the best state
+        best_logits = None  # logits of unseen answers in the best state
         while not state.over:
             logits = self._train_epoch(data, state)
             metrics = state.history[-1]
@@ -539,7 +539,7 @@ class RewardTrainer:
         logits = self.world.merge(torch.cat(parts, dim=1))  # computed before each step
         logits = torch.empty_like(logits).index_copy_(1, order, logits)
         weight = data.answers.weight.sum(1)
-        seen = weight > 0  # with few answers, a member's bootstrap may hold none
+        seen = weight > 0  # if there are few answers, a member's bootstrap may miss all
         metrics = {
             "train_loss": float((loss[seen] / weight[seen]).mean()),
             "train_accuracy": _accuracy(logits[:, data.given], data.answers[data.given]),

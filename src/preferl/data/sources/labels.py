@@ -352,7 +352,7 @@ def _read(folder: str | Path, length: int | None) -> tuple[LabelRows, Crossing]:
     kinds = [k for k in (_UNIRLHF, _PT) if any(_matching(names, name) for name in k.files)]
     if len(kinds) != 1:
         fix = "Give the folder that holds the three files of one label set."
-        if not kinds and {"comparisons", "about.json"} & set(names):  # of a run, or of its answers
+        if not kinds and {"comparisons", "about.json"} & set(names):  # a run, or its answers
             fix = "Answers that preferl wrote, such as a run's, are read with --comparisons "
             fix += f"{shlex.quote(f'{folder}')}, without --labels (comparisons= in Python)."
         raise DataError(

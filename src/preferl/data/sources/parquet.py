@@ -46,7 +46,7 @@ Fields = Mapping[tuple[int, int], Any]
 class _Column(NamedTuple):
     """A column of the schema that holds values."""
 
-    name: str  # of the table's column to which it belongs
+    name: str  # name of its column of the table
     kind: int
     width: int | None  # bytes of a value; None for texts of any length
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from preferl.offline.learner_configs import ActionLoss
 from preferl.training.distributed import ALONE, World
 
-LEAST_SQUARE: Final = 1e-6  # of an action's number, else one that is fitted exactly outweighs all
+LEAST_SQUARE: Final = 1e-6  # floor of a squared error, so that an exact fit does not outweigh all
 
 Loss = ActionLoss | Literal["choices"]
 

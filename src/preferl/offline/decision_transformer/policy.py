@@ -65,7 +65,7 @@ class Context:
         self.real: BoolArray = np.zeros(shape, bool)
         # `[V]` of the last actions; None until they are known
         self.rewards: FloatArray | None = None
-        self.history: History | None = None  # of a learned reward that looks back
+        self.history: History | None = None  # for a learned reward that looks back
 
     def append(self, states: Array, starts: BoolArray | None, decrement: Decrement) -> None:
         """Append a step with normalised states `[V, *state]`. Its action is not known yet.

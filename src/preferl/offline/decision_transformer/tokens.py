@@ -18,7 +18,7 @@ from torch import Tensor
 from preferl.models.blocks import kept, kept_share
 from preferl.offline.learner_configs import TokenShape
 
-Parameters = Mapping[str, Tensor]  # by their names in Hugging Face's model
+Parameters = Mapping[str, Tensor]  # keys are names in Hugging Face's model
 
 
 def predict_actions(

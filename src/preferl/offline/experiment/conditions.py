@@ -51,7 +51,7 @@ CONTROLS: Final = {
     "rewards": (TRUE, ZERO, NEGATED, RANDOM, CLONING),
     "answers": (TRUE_ANSWERS, NEGATED_ANSWERS, RANDOM_ANSWERS, CLONING),
     "actions": (),
-}  # by what a policy learns from
+}  # keys say what a policy learns from
 
 SUCCESS: Final = "success in %"
 """The unit of scores that are shares of episodes."""

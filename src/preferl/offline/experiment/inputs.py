@@ -190,7 +190,7 @@ class LearnedReward:
     rewards: FloatArray  # `[T]` float32
     fit: dict[str, Any] | None  # report of the fit; None if the reward was fitted before
     reports: dict[str, RewardReport]
-    spearman: float  # with the recorded rewards; NaN if all of the one or the other are the same
+    spearman: float  # rank correlation with the recorded rewards; NaN if one of the two is constant
 
     @property
     def estimate(self) -> Estimate | None:

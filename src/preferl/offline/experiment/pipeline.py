@@ -394,8 +394,8 @@ class Agents:
 
     run: OpenRun
     policy: str
-    labels: tuple[str, ...]  # of the conditions; metrics are means over a condition's agents
-    names: tuple[str, ...]  # of the `C * S` agents; those of a condition follow one another
+    labels: tuple[str, ...]  # names of conditions; metrics are means over a condition's agents
+    names: tuple[str, ...]  # names of the `C * S` agents, grouped by condition
     seeds: tuple[int, ...]  # `C * S`
     signals: FloatArray | None  # `[C * S, T]` rewards, or `[C * S, P]` answers; None for clones
 

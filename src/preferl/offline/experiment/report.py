@@ -356,7 +356,7 @@ def _training(run: OpenRun) -> Section:
         return Section(title)
     prefix = config.kind.prefix or config.policy
     curves = []
-    for name, label in LABELS.items():  # of the agents one by one, or in all
+    for name, label in LABELS.items():  # agents one by one, or all together
         pattern = rf"{re.escape(f'{prefix}/{name}')}(-\d+)?/{drawn.metric}"
         steps, values = common_series(
             series(columns, column) for column in columns if re.fullmatch(pattern, column)

@@ -28,7 +28,7 @@ def fill_replay(
     *,
     on_step: Callable[[], None] = lambda: None,
 ) -> None:
-    """Let a policy act in place of an agent, and store its steps in the agent's replay buffer.
+    """Let a policy act instead of an agent, and store its steps in the agent's replay buffer.
 
     The agent does not learn from the steps now. They count as its own (`num_timesteps`), so that it
     does not make random steps again before it learns (`learning_starts`). The rewards are the

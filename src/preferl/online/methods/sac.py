@@ -22,7 +22,7 @@ class SAC(stable_baselines3.SAC):
 
     _recorded: RecordedUpdate | None = None
     _recorded_batch_size = 0
-    _recorded_states: tuple[Any, ...] = ()  # of the optimisers; the graph changes them
+    _recorded_states: tuple[Any, ...] = ()  # the optimisers' states, which the graph changes
 
     def train(self, gradient_steps: int, batch_size: int = 64) -> None:
         """Make updates from minibatches of the replay buffer."""

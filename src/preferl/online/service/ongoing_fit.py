@@ -48,7 +48,7 @@ class OngoingFit:
         self._trainer: RewardTrainer | None = None
         # the last one published, and its folder
         self.saved: tuple[RewardFunction, Path] | None = None
-        self._places = AnswerPlaces()  # of training queries
+        self._places = AnswerPlaces()  # places of training queries
 
     def save(self, folder: Path) -> None:
         """Write the trainer's state beside the published reward of the last fit."""

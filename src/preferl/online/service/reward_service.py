@@ -97,7 +97,7 @@ class _Service:
         self._ongoing_fit = OngoingFit(self.config, self._on_epoch)
         self._unpublished: Fitted | None = None
         self._announced = False
-        self._predicted: dict[int, float] = {}  # of the last fit, by number of the query
+        self._predicted: dict[int, float] = {}  # for each query's number, from the last fit
         self._waits_since: float | None = None
         self.version = 0
         self._metrics = FitMetrics()

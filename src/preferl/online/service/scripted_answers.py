@@ -1,4 +1,4 @@
-"""A script that answers the store's queries in place of a person, through the same queue."""
+"""A script that answers the store's queries instead of a person, through the same queue."""
 
 from contextlib import suppress
 from dataclasses import dataclass

@@ -149,7 +149,7 @@ class RunningProgram:
         write_json(self._mark, mark)
 
     def end(self, seconds: float) -> None:
-        """End the process; by force if it takes longer than so many seconds."""
+        """End the process, by force if it takes longer than `seconds`."""
         if self.process is None:
             return
         self.process.terminate()

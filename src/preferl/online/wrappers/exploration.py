@@ -142,7 +142,7 @@ def explore(
     *,
     on_step: Callable[[], None],
 ) -> None:
-    """Let a policy act in place of an agent. The agent does not learn from these steps.
+    """Let a policy act instead of an agent. The agent does not learn from these steps.
 
     The policy starts from the agent's last observations; if there are none, environments are reset.
     Afterwards, the agent begins with a reset.

@@ -235,7 +235,7 @@ class HumanPreferencesEnvWrapper(
         raise AttributeError(problem + replacement, name=name, obj=self)
 
     def close(self, seconds: float = 10.0) -> None:
-        """Save the queries that are due, within so many `seconds`, and close the environment."""
+        """Save the queries that are due, for `seconds` at most, and close the environment."""
         stores = [] if self._store is None else [self._store.close]
         self.core.close(seconds, super().close, *stores)
 
@@ -352,7 +352,7 @@ class FeedbackVectorEnv(
         return observations, given, terminated, truncated, infos
 
     def close(self, seconds: float = 10.0, **kwargs: Any) -> None:
-        """Save the queries that are due, within so many `seconds`, and close the environments."""
+        """Save the queries that are due, for `seconds` at most, and close the environments."""
         self.core.close(seconds, partial(super().close, **kwargs))
 
     def _one_each(self, what: str, values: Any) -> Array:

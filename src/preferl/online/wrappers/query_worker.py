@@ -155,7 +155,7 @@ class ProjectQueries:
 
     Attributes:
         buffer: experience that clips are cut from.
-        script: answers in place of people; None if people answer.
+        script: answers instead of people; None if people answer.
         asked: queries that this run asked, including those before it was resumed.
         feedback: where queries go.
         in_use: returns the reward in use and its version.

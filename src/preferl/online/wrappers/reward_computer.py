@@ -293,7 +293,7 @@ class RewardComputer:
                 self._use(self.published.reward, self.published.version)
 
     def close(self, seconds: float) -> None:
-        """Stop the thread that `follow` started, within so many seconds."""
+        """Stop the thread that `follow` started, and wait for it at most `seconds`."""
         if self._watch_to_close is not None:
             self._watch_to_close.close(seconds)
 

@@ -90,10 +90,7 @@ LATEST_TIME: Final = 253_402_300_799.0
 
 
 class ImportReport(NamedTuple):
-    """Counts of new answers, of answers imported before, and of clips.
-
-    And the annotators' names.
-    """
+    """Counts of new answers, of answers imported before, and of clips, and annotators' names."""
 
     new: int
     known: int
@@ -155,14 +152,14 @@ def checked(raw: Mapping[str, Any], where: str) -> dict[str, Any]:
     """
     row = cells_of(raw, COLUMNS, NEEDED, where)
     detail = row["detail"] if row["kind"] == "retract" else None
-    if detail and not isinstance(detail.get(BY), str):  # a number of the store that it comes from
+    if detail and not isinstance(detail.get(BY), str):  # the number in another store
         row["detail"] = {name: value for name, value in detail.items() if name != BY}
     require_right(row, _rules(row), where)
     return row
 
 
 def _rules(row: Mapping[str, Any]) -> Rules:
-    """Return, by column, whether a row's cell is right, and the words for what is expected."""
+    """Return for each column whether the cell is right, and what a message says is expected."""
     preference = preference_of(row["kind"], row["swapped"])
     clips = row["first_clip"], row["second_clip"]
     left, right = clips[::-1] if row["swapped"] else clips
@@ -178,10 +175,13 @@ def _rules(row: Mapping[str, Any]) -> Rules:
         "annotator": (is_name(row["annotator"]), f"a name of 1 to {LONGEST_NAME} letters"),
         "detail": (all(map(is_name, people_of(row)[1:])), f"the name of a person as `{BY}`"),
         "kind": (row["kind"] in KINDS, f"one of {', '.join(KINDS)}"),
-        "preference": (row["preference"] == preference, f"{preference}, by kind and swapped"),
+        "preference": (
+            row["preference"] == preference,
+            f"{preference}, which follows from kind and swapped",
+        ),
         "strength": (row["strength"] in (None, *STRENGTHS), f"one of {STRENGTHS}, or nothing"),
-        "left_clip": (row["left_clip"] in (None, left), f"{left}, by swapped"),
-        "right_clip": (row["right_clip"] in (None, right), f"{right}, by swapped"),
+        "left_clip": (row["left_clip"] in (None, left), f"{left}, which follows from swapped"),
+        "right_clip": (row["right_clip"] in (None, right), f"{right}, which follows from swapped"),
         "response_ms": (0 <= (row["response_ms"] or 0) <= 1e9, "0 to 1e9 milliseconds"),
         **{
             name: (0 <= (row[name] or 0) <= LATEST_TIME, "seconds since the epoch")
@@ -201,9 +201,10 @@ def _rules(row: Mapping[str, Any]) -> Rules:
 
 
 def read_answers(path: Path, *, owner: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the place and the content of each row of a file, checked alone and with earlier rows.
+    """Yield the place and the content of each row of a file.
 
-    Answers in the owner's name get the name `owner`. If there is none, they are refused.
+    Each row is checked by itself and against earlier rows. Answers in the owner's name get the name
+    `owner`. Without `owner`, they are refused.
     """
     keys: set[str] = set()
     queries: dict[str, dict[str, Any]] = {}
@@ -220,10 +221,12 @@ def read_answers(path: Path, *, owner: str | None = None) -> Iterator[tuple[str,
         before = queries.setdefault(row["query"], row)
         for name in OF_QUERY:
             if before[name] != row[name]:
-                expected = f"{before[name]!r}, as before for query {row['query']}"
+                expected = f"{before[name]!r}, as in earlier rows of query {row['query']}"
                 raise wrong_cell(where, name, expected, repr(row[name]))
         if row["purpose"] == "repeat" and before["annotator"] != row["annotator"]:
-            raise wrong_cell(where, "annotator", "the one person whom a repeat is for", "another")
+            raise wrong_cell(
+                where, "annotator", "the person of earlier rows of this repeat", "another"
+            )
         yield where, row
 
 
@@ -260,7 +263,7 @@ def queries_of(
             original = row["repeat_of"]
             if is_repeat and original not in numbers:
                 raise wrong_cell(where, "repeat_of", "a query of this file or project", original)
-            # it was imported with its answers
+            # the query was imported together with its answers
             settled = row["purpose"] == "ask" and row["quorum"] == 0
             columns = {column: row[column] for column in OF_QUERY if column != "query_detail"}
             columns |= {
@@ -286,10 +289,12 @@ def _require_clips(
     videos = known_clips(session, project.id, clips)
     for name, (where, row) in queries.items():
         if name.endswith(_birthplace(project)):
-            raise wrong_cell(where, "query", "one that is in this project, where it began", name)
+            raise wrong_cell(
+                where, "query", "a query of this project, since its name says so", name
+            )
         for side in ("first_clip", "second_clip"):
             if row[side] not in videos:
-                fix = "Export the clips where the answers come from, and import them, too."
+                fix = "Export the clips from the store of the answers, and import them, too."
                 raise wrong_cell(where, side, "a clip of this project", row[side], fix)
     return videos
 

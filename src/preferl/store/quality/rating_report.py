@@ -18,7 +18,7 @@ class PersonRatings:
 
     name: str
     count: int
-    mean: float  # of outcomes the share of success
+    mean: float  # for outcomes, the share of successes
 
 
 @final
@@ -28,8 +28,8 @@ class RatingReport:
 
     clips: int  # that have any
     count: int
-    counts: tuple[int, ...]  # of each value, the lowest first
-    mean: float | None  # of outcomes the share of success; None without any
+    counts: tuple[int, ...]  # for each value, the lowest first
+    mean: float | None  # for outcomes, the share of successes; None if there are none
     agreement: AgreementReport
     people: tuple[PersonRatings, ...]  # who gave any
 
@@ -50,8 +50,8 @@ def rating_report(
         annotator: `[R]` number of the person.
         value: `[R]` what was given.
         scale: all values, the lowest first.
-        names: of people, by their numbers.
-        rng: of the resamples behind intervals.
+        names: names of people, by their numbers.
+        rng: draws the resamples behind intervals.
     """
     clips, unit = np.unique(clip, return_inverse=True)
     people, person = np.unique(annotator, return_inverse=True)

@@ -13,7 +13,7 @@ from preferl.data.sources.lerobot import LeRobotFolder, open_lerobot
 from preferl.errors import DataError
 from preferl.shapes import Array
 
-FRAMES_AT_ONCE: Final = 32  # of each camera, which are in memory together
+FRAMES_AT_ONCE: Final = 32  # frames of each camera that are in memory at a time
 
 MOST_HEIGHT: Final = 720  # pixels; beside another picture, larger ones would hardly be shown larger
 
