@@ -217,7 +217,9 @@ def _people(store: Store, project_id: int, numbers: AnswerNumbers) -> list[dict[
     for person in store.people.all(project_id):
         row = numbers.people.get(person.name, {"answers": 0, "reasons": []})
         words = (REASONS.get(reason, reason).format_map(row) for reason in row["reasons"])
-        reason_texts = [text.replace("%", " %") for text in words]  # the page writes percentages so
+        reason_texts = [
+            text.replace("%", " %") for text in words
+        ]  # the page writes a space before it
         last_answer = numbers.last_answers.get(person.name)
         times = {"last": last_answer, "signed_in": signed_in.get(person.id)}
         rows.append({**row, **times, "who": person, "why": reason_texts})

@@ -12,14 +12,15 @@ from typing import Any, Final, cast, final
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-# For a request to arrive, from its first byte; for the first one, from the connection.
+# Seconds in which a request must arrive, from its first byte. For the first request, they begin
+# with the connection.
 REQUEST_SECONDS: Final = 10.0
-READ_SECONDS: Final = 60.0  # for which a client may leave data unread
-SPREAD: Final = 0.2  # random share taken off both, so that clients do not all return at once
-ACCEPTED_AT_ONCE: Final = 8  # per pass of asyncio's loop, so that other requests get their turn
+READ_SECONDS: Final = 60.0  # seconds for which a client may leave data unread
+SPREAD: Final = 0.2  # share taken off both at random, so that clients do not all return at once
+ACCEPTED_AT_ONCE: Final = 8  # in a pass of asyncio's loop, so that other requests get their turn
 # connections that may wait in the kernel to be accepted, if the kernel permits so many
 BACKLOG: Final = 2048
-RESERVED_FILES: Final = 320  # for the database, for videos, and for connections of a few passes
+RESERVED_FILES: Final = 320  # for the database, videos, and connections of a few passes
 FEWEST_CONNECTIONS: Final = 64
 
 

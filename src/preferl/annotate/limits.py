@@ -115,7 +115,9 @@ class SharedLimits:
         self._own = MemoryLimits(rates)  # keeps floods away from the database
         self._threads = CapacityLimiter(THREADS)
         self._forgot_at = -math.inf
-        self._taken: dict[tuple[What, str], int] = {}  # for coming requests; used by the loop only
+        self._taken: dict[
+            tuple[What, str], int
+        ] = {}  # tokens for coming requests; only the loop uses them
 
     async def allows(self, what: What, who: Hashable) -> bool:
         """Return whether one more request of this kind is allowed, and count it then.

@@ -59,9 +59,8 @@ class Overviews:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._one_at_a_time = threading.Lock()
-        self._newest: dict[
-            int, tuple[int, float, AnswerNumbers]
-        ] = {}  # revision, when they expire, numbers
+        # by project: the revision of the numbers, when they expire, and the numbers
+        self._newest: dict[int, tuple[int, float, AnswerNumbers]] = {}
 
     def of(self, project_id: int) -> AnswerNumbers:
         """Return the numbers of a project, at most `LONGEST_REST` seconds old."""

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 
 PORT = 8765
-LOCAL: Final = ("localhost", "127.0.0.1", "::1")  # another machine for everybody else
+LOCAL: Final = ("localhost", "127.0.0.1", "::1")  # this machine; elsewhere, they mean another
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ COMMON: Final = {
 
 LIST: Final = "`preferl --help` lists all commands."
 
-FAILURE = 1  # exit statuses; the last one as shells have it
+FAILURE = 1  # exit statuses; shells use the last one, too
 USAGE_ERROR = 2
 INTERRUPTED = 130
 
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     Resuming a run that is finished or missing is wrong usage.
     """
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # no character that it lacks ends a run
+        sys.stdout.reconfigure(errors="replace")  # a character that it lacks must not end a run
     words = list(sys.argv[1:] if arguments is None else arguments)
     common = COMMON.keys() & set(words)
     words = [word for word in words if word not in COMMON]
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             sys.exit(_status(words, common))
         finally:
             sys.stdout.flush()
-    except BrokenPipeError:  # whoever read what is printed has enough, as `head` does
+    except BrokenPipeError:  # the reader of the output has stopped, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(FAILURE)
 
@@ -161,8 +161,10 @@ class Command(NamedTuple):
     """The function and the config of a command."""
 
     run: Callable[[Any], None]
-    config: type[Any]  # whose fields are its options
-    start: Callable[[Sequence[str]], Any]  # the config that its options change; None for defaults
+    config: type[Any]  # its fields are the options
+    start: Callable[
+        [Sequence[str]], Any
+    ]  # returns the config that options change; None for defaults
 
     @classmethod
     def of(cls, command: str) -> "Command":

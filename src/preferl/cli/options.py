@@ -138,7 +138,7 @@ ReportTo = Annotated[tuple[str, ...], Mark("NAME,NAME,...", commas=True)]
 """`--report-to NAME,NAME`: some of `preferl.reporting.PLACES`, which opens them."""
 
 QUERIES: Final = 200  # how many pairs a scripted teacher answers by default
-LENGTH: Final = 50  # steps of these: at 30 frames per second, short enough to compare at a glance
+LENGTH: Final = 50  # steps of a clip in these; at 30 frames per second, a glance is enough
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,9 @@ def _implied(given: Comparisons) -> tuple[IntArray, FloatArray]:
     first_better = (better * count + worse)[better < worse]
     second_better = (worse * count + better)[better > worse]
     pair_number = np.union1d(first_better, second_better)
-    pair_number = np.setdiff1d(pair_number, pairs @ (count, 1))  # not asked, in either order
+    pair_number = np.setdiff1d(
+        pair_number, pairs @ (count, 1)
+    )  # pairs that were not asked, in either order
     first, second = divmod(pair_number, count)
     is_above = np.isin(pair_number, first_better)
     is_equal = is_above & np.isin(pair_number, second_better)

@@ -251,7 +251,7 @@ class CoveringPairs:
         points = ((features - middle) / scale)[pairs]  # [C, 2, F]
         nearest = np.full(len(points), np.inf)  # [C] squared distance to the pairs asked before
         asked = None
-        with suppress(FeedbackError):  # raised where nothing has been answered yet
+        with suppress(FeedbackError):  # raised if nothing has been answered yet
             asked = self.asked() if self.asked else None
         if asked is not None and len(asked):
             centres = ((self._features(asked.segments) - middle) / scale)[asked.pairs]
@@ -277,7 +277,7 @@ def farthest_first(points: FloatArray, count: int, nearest: FloatArray) -> IntAr
         row = taken[place] = np.argmax(nearest)
         distance = squared_distances(points, points[row : row + 1])[:, 0]
         np.minimum(nearest, distance, out=nearest)
-        nearest[row] = -1.0  # even where all points coincide, none is taken twice
+        nearest[row] = -1.0  # even if all points coincide, none is taken twice
     return taken
 
 
@@ -299,7 +299,7 @@ def segments_wanted(sampler: PairSampler | None, queries: int, *, oversampling: 
 
     A `WantsSegments` decides; for any other sampler `oversampling` pairs are drawn for each query.
     """
-    asked: object = sampler  # two protocols are no contradiction, though mypy takes them for one
+    asked: object = sampler  # mypy does not believe that it can have both protocols
     if not isinstance(asked, WantsSegments):
         return ceil(2 * queries * oversampling)
     wanted: Any = asked.segments_for(queries)

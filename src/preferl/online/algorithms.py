@@ -93,7 +93,7 @@ def build_algorithm(
         algorithm: BaseAlgorithm = make(
             named or policy, env, seed=seed, device=device, policy_kwargs=network, **settings
         )
-    except AssertionError as error:  # stable-baselines3 refuses spaces and settings so
+    except AssertionError as error:  # stable-baselines3's error for spaces and settings
         raise ConfigError(
             f"spaces and settings of {type(config).__name__}: expected what it takes, got "
             f"{in_words(error)}. Use PPO, which takes most spaces, or change the setting."

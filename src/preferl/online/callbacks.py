@@ -219,7 +219,7 @@ class SaveRunCallback(BaseCallback):
 
     def _init_callback(self) -> None:
         self._saved = self._tried = self.model.num_timesteps
-        self._between = True  # between two rollouts
+        self._between = True  # true between two rollouts
         self._interrupted = False
         require_own(self._folder, self._saved)  # now, not after the first hours
 
@@ -227,7 +227,7 @@ class SaveRunCallback(BaseCallback):
         handler = signal.getsignal(signal.SIGINT)
         ours = isinstance(handler, MethodType) and isinstance(handler.__self__, SaveRunCallback)
         if (
-            (handler is signal.default_int_handler or ours)  # an earlier run that failed left ours
+            (handler is signal.default_int_handler or ours)  # a failed run may have left ours
             and threading.current_thread() is threading.main_thread()
             and not isinstance(self.training_env.unwrapped, SubprocVecEnv)
         ):

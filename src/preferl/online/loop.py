@@ -85,7 +85,7 @@ Training and the report use other seeds.
 """
 
 POLICY_EPISODES: Final = 10
-"""A teacher's thresholds follow the mean return of the latest whole episodes, as in B-Pref."""
+"""How many of the latest whole episodes set a teacher's thresholds, by their mean return."""
 
 ATTEMPTS: Final = 5
 """How often a round replaces queries that a script declined."""
@@ -759,7 +759,7 @@ class PreferenceLoop:
         newest_query = feedback.newest_query if isinstance(feedback, LastingFeedback) else None
         saved_state = vars(state) | {"seconds": seconds, "newest_query": newest_query}
         del saved_state["warm_start"]
-        if state.reward is not None:  # its model is the trainer's
+        if state.reward is not None:  # the reward's model is the trainer's
             saved_state["reward"] = {
                 "scaler": vars(state.reward.scaler),
                 "likelihood": state.reward.likelihood.to_json(),

@@ -79,7 +79,7 @@ def _watching_for_divergence(algorithm: BaseAlgorithm) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        if str(error).startswith("Expected parameter"):  # torch refuses a distribution so
+        if str(error).startswith("Expected parameter"):  # torch's error for a distribution
             raise DivergenceError.of("the agent's distribution of actions") from error
         raise
     require_converged("the agent's weights", algorithm.policy.parameters())
@@ -121,7 +121,9 @@ def _shorter(algorithm: BaseAlgorithm, rest: int) -> int:
     taken = rest * algorithm.n_envs
     if not _shrinks(algorithm) or taken < least_steps(algorithm):
         return 0
-    one_alone = taken % int(getattr(algorithm, "batch_size", taken)) == 1  # in the last minibatch
+    one_alone = (
+        taken % int(getattr(algorithm, "batch_size", taken)) == 1
+    )  # step in the last minibatch
     return rest - one_alone
 
 

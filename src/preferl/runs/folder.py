@@ -138,7 +138,7 @@ def open_run(
             (path / FAILURE).unlink(missing_ok=True)
         try:
             yield folder
-        except Exception as error:  # the folder tells of any failure
+        except Exception as error:  # the folder must record any failure
             with suppress(StorageError):  # a full disk may prevent that
                 write_json(path / FAILURE, plain({"error": f"{type(error).__name__}: {error}"}))
             raise

@@ -37,7 +37,7 @@ OPTION: Final = re.compile(r"[A-Za-z][\w.-]*")
 
 LONGEST: Final = 100  # letters of a run's name; a folder's name may have 255
 MOST_RUNS: Final = 10_000
-MOST_LETTERS: Final = 2**22  # in all options of all runs; a usual file has some 10,000
+MOST_LETTERS: Final = 2**22  # letters of all options of all runs; a usual file has about 10,000
 
 RESULTS: Final = (
     "state", "steps", "answers", "score", "low", "high", "accuracy", "seconds",

@@ -255,7 +255,7 @@ def _worded(url: URL) -> Iterator[None]:
     try:
         yield
     except IntegrityError:
-        raise  # it is about the written values, which callers know
+        raise  # the error is about the written values, which callers know
     except SQLAlchemyError as error:
         reason = error.orig if isinstance(error, DBAPIError) else error
         _refuse_damage(f"{url.database}", reason)

@@ -20,7 +20,7 @@ SAFE: Final = r"https:|http://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?/"
 AGAIN: Final = (429, 500, 502, 503, 504)
 """HTTP statuses that pass: too many requests, or a server that is busy, restarting or away."""
 
-MOST_REPLY: Final = 2**16  # bytes of an answer
+MOST_REPLY: Final = 2**16  # most bytes of a reply
 LONGEST_PAUSE: Final = 120  # seconds between two tries, even if the server asks for more
 
 

@@ -87,10 +87,10 @@ class ModelTally:
 
     answers: int = 0  # recorded answers, including declined pairs
     declined: int = 0
-    reused: int = 0  # taken from an earlier answer about the same two clips, without asking
+    reused: int = 0  # answers copied from an earlier one about the same clips, without asking
     contradictions: int = 0  # pairs that got another answer in the other order; they are declined
     cost: float = 0.0
-    total_cost: float = 0.0  # over all answers of this annotator in the project
+    total_cost: float = 0.0  # cost of all answers of this annotator in the project
     version: str = ""  # version of the newest answer
 
 

@@ -118,7 +118,7 @@ class People:
 
     def __init__(self, database: Database, key: Callable[[], bytes]) -> None:
         self._database = database
-        self._key = key  # returns the store's secret, from which the owner's is derived
+        self._key = key  # returns the store's secret, from which the owner's secret is derived
 
     def invite(
         self,

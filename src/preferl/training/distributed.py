@@ -113,7 +113,7 @@ class World:
         began = time.perf_counter()
         try:
             distributed.all_reduce(tensor)
-        except RuntimeError as error:  # from any kind of connection
+        except RuntimeError as error:  # all kinds of connections raise it
             raise PreferlError(
                 "exchange of processes: expected an answer from all processes, got none from one "
                 "of them. See the messages of the others, and begin again."

@@ -234,7 +234,7 @@ class PublishedReward:
     def watch(self, seconds: float = 1.0) -> Self:
         """Look for new versions in the background every `seconds`, so that `switch` need not."""
         if self._watcher is None:
-            self._stop = threading.Event()  # an older thread may still run, and keeps its own
+            self._stop = threading.Event()  # an older thread may still run, with its own event
             work = partial(self._keep_reading, seconds, self._stop)
             name = "published-reward"
             self._watcher = threading.Thread(target=work, name=name, daemon=True)

@@ -181,9 +181,8 @@ def restore_agent(algorithm: BaseAlgorithm, env: VecEnv, snapshot: Mapping[str, 
     restore_env(env, snapshot["environment"])
     try:
         parameters = algorithm.get_parameters()
-        for name, saved in state[
-            "parameters"
-        ].items():  # only networks, since optimisers change at every step
+        # Only networks are compared, since optimisers change at every step.
+        for name, saved in state["parameters"].items():
             present = parameters[name]
             if present and all(isinstance(value, torch.Tensor) for value in present.values()):
                 require_state(name, saved, present)

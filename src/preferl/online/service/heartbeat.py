@@ -12,7 +12,7 @@ from preferl.store.store import Store
 
 LOGGER = get_logger(__name__)
 
-LAST_SECONDS = 10.0  # for the last heartbeat, before the program ends
+LAST_SECONDS = 10.0  # most seconds for the last heartbeat, before the program ends
 
 
 @final

@@ -108,7 +108,9 @@ class _Service:
     def _resume(self) -> None:
         """Continue from the newest version that can be read."""
         folder = self.publisher.synced
-        self._newest_at_start = max(versions(folder), default=0)  # even if it cannot be read
+        self._newest_at_start = max(
+            versions(folder), default=0
+        )  # it counts even if it cannot be read
         for number in reversed(versions(folder)):
             try:
                 version = read_version(folder, number)

@@ -92,7 +92,7 @@ class RunningProgram:
         self._began = 0.0
         self._log_begins = 0
         self._was_up = False
-        self.failures = 0  # in a row
+        self.failures = 0  # failures in a row
         self.restart_at: float | None = None  # time of `time.monotonic`; infinite after giving up
         self.problem: str | None = None  # the current problem, in words
 
@@ -207,7 +207,7 @@ def is_running(known: str) -> bool:
 
 def _kill(pid: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)  # also what it has started
+        os.killpg(pid, signal.SIGKILL)  # the program, and all that it has started
 
 
 def write_to_terminal(line: str) -> None:

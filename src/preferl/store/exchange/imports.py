@@ -253,7 +253,10 @@ def _who_gave_the_same(
     candidates = session.scalars(select(Annotator.name).where(Annotator.project_id == project_id))
     people: list[str] = [name, *candidates]
     for person in people:
-        for compared in (answers[:1], answers):  # the first answer alone rules most people out
+        for compared in (
+            answers[:1],
+            answers,
+        ):  # the first answer is often enough to rule a person out
             keys = _keys(project_id, compared, [person] * len(compared))
             if len(known_answers(session, keys)) < len(keys):
                 break

@@ -26,12 +26,12 @@ class PersonRatings:
 class RatingReport:
     """The ratings, or the outcomes, of all people, and how far they agree."""
 
-    clips: int  # that have any
+    clips: int  # how many clips have any
     count: int
     counts: tuple[int, ...]  # for each value, the lowest first
     mean: float | None  # for outcomes, the share of successes; None if there are none
     agreement: AgreementReport
-    people: tuple[PersonRatings, ...]  # who gave any
+    people: tuple[PersonRatings, ...]  # people who gave any
 
 
 def rating_report(
