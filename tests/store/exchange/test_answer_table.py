@@ -53,7 +53,7 @@ def test_rows_that_disagree_are_named(tmp_path):
         with pytest.raises(DataError, match="row 2, column key: expected one for each answer"):
             import_answers(store, project, same)
         other = a_row() | {"key": "key-00002", "priority": 1.0}
-        with pytest.raises(DataError, match=r"row 2, column priority: expected 0\.0, as before"):
+        with pytest.raises(DataError, match=r"row 2, column priority: expected 0\.0, as in earlier"):
             import_answers(store, project, write(tmp_path / "other.jsonl", [a_row(), other]))
         with pytest.raises(DataError, match="row 1, column first_clip: expected a clip of this"):
             import_answers(store, project, write(tmp_path / "one.jsonl", [a_row()]))
@@ -62,7 +62,7 @@ def test_rows_that_disagree_are_named(tmp_path):
 def test_sides_and_preference_follow_what_was_shown():
     swapped = {"swapped": True, "preference": 0.0, "left_clip": "b" * 32, "right_clip": "a" * 32}
     assert checked(a_row() | swapped, "row 1")["preference"] == 0.0
-    with pytest.raises(DataError, match=r"column preference: expected 0\.0, by kind and swapped"):
+    with pytest.raises(DataError, match=r"column preference: expected 0\.0, which follows"):
         checked(a_row() | {"swapped": True}, "row 1")
     assert checked(a_row() | {"kind": "skip", "preference": None}, "row 1")["preference"] is None
 
