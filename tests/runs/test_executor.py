@@ -105,7 +105,7 @@ def test_other_settings_in_the_folder_of_a_unit_are_refused_before_anything_runs
 
 def test_units_have_names_and_folders_of_their_own(tmp_path):
     one = unit(tmp_path, 1)
-    with pytest.raises(ConfigError, match="names of units: expected one for each"):
+    with pytest.raises(ConfigError, match="names of units: expected different ones"):
         run_units([one, Unit(one.name, one.work, {}, tmp_path / "other")])
-    with pytest.raises(ConfigError, match="folders of units: expected one for each"):
+    with pytest.raises(ConfigError, match="folders of units: expected different ones"):
         run_units([one, Unit("other", one.work, {}, one.folder)])

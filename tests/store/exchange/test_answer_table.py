@@ -53,7 +53,7 @@ def test_rows_that_disagree_are_named(tmp_path):
         with pytest.raises(DataError, match="row 2, column key: expected one for each answer"):
             import_answers(store, project, same)
         other = a_row() | {"key": "key-00002", "priority": 1.0}
-        with pytest.raises(DataError, match=r"row 2, column priority: expected 0\.0, as in earlier"):
+        with pytest.raises(DataError, match=r"row 2, column priority: expected 0\.0, as in"):
             import_answers(store, project, write(tmp_path / "other.jsonl", [a_row(), other]))
         with pytest.raises(DataError, match="row 1, column first_clip: expected a clip of this"):
             import_answers(store, project, write(tmp_path / "one.jsonl", [a_row()]))
