@@ -144,7 +144,7 @@ def _save(file: Path, array: Any) -> None:
 
 
 def load_arrays(path: Path, *, memory_map: bool = True) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Read what `save_arrays` wrote: `(arrays, about)`; the arrays may stay on disk until used.
+    """Read what `save_arrays` wrote: `(arrays, about)`. The arrays may stay on disk until used.
 
     Raises:
         DataError: the folder was not written by `save_arrays`, has a newer format, or holds a file
@@ -222,9 +222,9 @@ def save_comparisons(path: Path, comparisons: Comparisons) -> None:
 
 
 def load_comparisons(path: Path, *, memory_map: bool = True) -> Comparisons:
-    """Read comparisons from their folder or a run's; they stay on disk.
+    """Read comparisons from their folder or from that of a run. They stay on disk.
 
-    Raises like `load_episodes`.
+    For errors, see `load_episodes`.
     """
     path = comparisons_folder(path)
     with _loaded(path, "comparisons", memory_map) as (arrays, about):
@@ -232,7 +232,7 @@ def load_comparisons(path: Path, *, memory_map: bool = True) -> Comparisons:
 
 
 def comparisons_folder(path: Path) -> Path:
-    """Return a folder of comparisons, or that of a run."""
+    """Return a folder of comparisons, or the folder of those in a run."""
     kept = Path(path) / "comparisons"  # runs keep them there
     return kept if kept.is_dir() and not (kept.parent / "about.json").is_file() else path
 

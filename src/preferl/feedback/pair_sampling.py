@@ -1,11 +1,12 @@
-"""Which pairs to ask about: any two, the most informative ones, or ones that lie far apart.
+"""Which pairs to ask about: any pairs, the most informative ones, or pairs that are far apart.
 
-Acquisition functions map the members' preference logits `[E, P]` to values `[P]`: how informative
-an answer would be. The logits are the log-odds of the probabilities that the fitted likelihood
-gives. Variances raise `FeedbackError` for fewer than two members. Christiano et al., "Deep RL from
-human preferences" (2017), section 2.2.4, asks where predicted preferences disagree. Lee et al.,
-"B-Pref" (2021), section 4, adds the entropy and the greedy k-center of Sener and Savarese, "Active
-learning for convolutional neural networks: a core-set approach" (2018).
+Acquisition functions map the members' preference logits `[E, P]` to values `[P]`, which say how
+informative an answer would be. The logits are log-odds of the probabilities under the fitted
+likelihood. Functions that compute a variance raise `FeedbackError` if there are fewer than two
+members. Christiano et al., "Deep RL from human preferences" (2017), section 2.2.4, ask where
+predicted preferences disagree. Lee et al., "B-Pref" (2021), section 4, add the entropy, and the
+greedy k-center of Sener and Savarese, "Active learning for convolutional neural networks: a
+core-set approach" (2018).
 """
 
 from collections.abc import Callable
@@ -24,21 +25,26 @@ from preferl.feedback.protocols import PairSampler, WantsSegments
 from preferl.shapes import FloatArray, IntArray, leaves
 
 Acquisition = Callable[[FloatArray], FloatArray]
-"""Maps preference logits `[E, P]` to values `[P]`; pairs with the largest are asked first."""
+"""Maps preference logits `[E, P]` to values `[P]`.
+
+Pairs with the largest values are asked first.
+"""
 
 Scorer = Callable[[Segments], FloatArray | None]
-"""`[E, N]` scores of segments, whose differences are preference logits of each member; None as long
-as there is no reward model to score with."""
+"""Scores `[E, N]` of segments, whose differences are each member's preference logits.
+
+None while there is no reward model.
+"""
 
 MOST_OVERSAMPLING = 1e6
-"""Most candidates per query; larger settings are mistakes."""
+"""Most candidates per query; a larger setting is a mistake."""
 
 
 def logit_variance(logits: FloatArray) -> FloatArray:
     """Compute the unbiased variance of the logits over members.
 
-    Without noise in the likelihood it keeps growing with the size of the scores, so it favours
-    pairs of which every member is sure, but not equally sure.
+    If the likelihood has no noise, the variance keeps growing with the size of the scores. It then
+    favours pairs about which every member is sure, but not equally sure.
 
     >>> logit_variance(np.array([[1.0, 2.0], [3.0, 2.0]])).tolist()
     [2.0, 0.0]
@@ -70,18 +76,18 @@ def label_variance(logits: FloatArray) -> FloatArray:
 def entropy(logits: FloatArray) -> FloatArray:
     """Compute the mean entropy of the members' preferences, in nats, at most log 2.
 
-    It asks where members are unsure rather than where they disagree, so one member is enough.
+    This asks where members are unsure, not where they disagree, so one member is enough.
 
     >>> entropy(np.array([[0.0, 1000.0]])).round(4).tolist()
     [0.6931, 0.0]
     """
-    size = np.minimum(np.abs(np.asarray(logits, np.float64)), 700.0)  # exp(-700) is not yet 0
+    size = np.minimum(np.abs(np.asarray(logits, np.float64)), 700.0)  # exp(-700) is still above 0
     against = np.exp(-size)
     return np.asarray((np.log1p(against) + size * against / (1 + against)).mean(axis=0))
 
 
 def sigmoid(logits: FloatArray) -> FloatArray:
-    """Compute the probability behind a logit, without overflow."""
+    """Compute the probability of a logit, without overflow."""
     return np.asarray(0.5 * (1 + np.tanh(0.5 * np.asarray(logits, np.float64))))
 
 
@@ -99,11 +105,11 @@ def _members(logits: FloatArray) -> FloatArray:
 @final
 @dataclass(frozen=True)
 class UniformPairs:
-    """Pairs of two different windows, every pair equally likely.
+    """Pairs of two different windows; every pair has the same probability.
 
-    Windows are matched as in a tournament: all of them are shown equally often, give or take
-    one, and no two meet twice until each has met all others. `2 count` windows are thus shown
-    exactly once each. Which of the two comes first is tossed.
+    Windows are matched as in a tournament. Each is shown equally often, or once more or less. No
+    two windows meet again until each of them has met all others. `2 count` windows are therefore
+    shown exactly once each. A coin decides which window of a pair comes first.
 
     >>> block = np.zeros((9, 1))
     >>> segments = Segments(block, block, np.zeros(9), np.arange(4), np.full(4, 3), 3)
@@ -116,8 +122,8 @@ class UniformPairs:
         """Draw pairs `[count, 2]` of rows of `segments`.
 
         Raises:
-            ConfigError: a negative count.
-            FeedbackError: fewer than two different windows.
+            ConfigError: `count` is negative.
+            FeedbackError: there are fewer than two different windows.
         """
         require_in("count", count, 0, inf)
         if count == 0:
@@ -138,19 +144,21 @@ class UniformPairs:
 @final
 @dataclass(frozen=True)
 class InformativePairs:
-    """The pairs, out of many drawn uniformly, whose answers would tell the most.
+    """Of many pairs that are drawn uniformly, those whose answers would be most informative.
 
     Attributes:
-        scorer: `[E, N]` scores of segments, such as `RewardFunction.scores`. None, or a scorer
-            that gives None, draws uniformly: there is no reward model before the first answers.
-        acquisition: what makes a pair informative; the disagreement of predicted preferences by
-            default, as in DRLHP.
-        oversampling: pairs drawn for each one asked, at least 1; 10 as in B-Pref.
+        scorer: `[E, N]` scores of segments, such as `RewardFunction.scores`. If it is None or
+            returns None, pairs are drawn uniformly, since there is no reward model before the first
+            answers.
+        acquisition: what makes a pair informative; by default the disagreement of predicted
+            preferences, as in DRLHP.
+        oversampling: how many pairs are drawn for each one that is asked, at least 1; 10 as in
+            B-Pref.
         likelihood: how differences of scores become probabilities, such as
-            `RewardFunction.likelihood`, or a function that gives the current one.
+            `RewardFunction.likelihood`, or a function that returns the current one.
 
     Raises:
-        ConfigError: oversampling below 1.
+        ConfigError: `oversampling` is below 1.
     """
 
     scorer: Scorer | None = None
@@ -165,8 +173,8 @@ class InformativePairs:
         """Choose pairs `[count, 2]` of rows of `segments`, the most informative first.
 
         Raises:
-            FeedbackError: scores of a wrong shape or that are not numbers, one member where the
-                acquisition needs several, or fewer than two different windows.
+            FeedbackError: scores have a wrong shape or are not numbers, there is only one member
+                and the acquisition needs several, or there are fewer than two different windows.
         """
         scores = None if self.scorer is None or count == 0 else self.scorer(segments)
         if scores is None:
@@ -195,7 +203,7 @@ def mean_observation(segments: Segments) -> FloatArray:
     features = []
     for leaf in leaves(segments.observations):
         total = np.zeros((len(segments), int(np.prod(leaf.shape[1:]))))
-        for step in range(segments.length):  # never [N, L, F] at once: it may be pixels, on disk
+        for step in range(segments.length):  # never [N, L, F] at once, since pixels may be on disk
             total += leaf[rows[:, step]].reshape(len(segments), -1) * mask[:, step, None]
         features.append(total / segments.real[:, None])
     return np.concatenate(features, axis=1)
@@ -204,24 +212,25 @@ def mean_observation(segments: Segments) -> FloatArray:
 @final
 @dataclass(frozen=True)
 class CoveringPairs:
-    """Candidate pairs, thinned so that each pair taken is as far as possible from those before it.
+    """Candidate pairs, of which each one taken is as far as possible from those before it.
 
-    The distance of two pairs is Euclidean over the features of both clips. It is the smaller of
-    both orders, since a pair in the other order is the same query. Each feature is divided by its
+    The distance of two pairs is Euclidean over the features of both clips. Of the two orders of a
+    pair, the closer one counts, since both are the same query. Each feature is divided by its
     deviation over the segments, so that units do not matter.
 
     Attributes:
-        candidates: where pairs come from; uniform by default. With `InformativePairs(scorer,
-            oversampling=2)` and `oversampling=5` these are B-Pref's hybrids: ten pairs are drawn
-            for each one asked, the more informative half is kept, and that is thinned.
-        oversampling: candidate pairs for each one asked, at least 1; 10 as in B-Pref.
-        features: `[N, F]` numbers per segment; the mean observation by default. Choose
-            others for pixels, whose mean says little.
-        asked: gives earlier comparisons, such as `feedback.comparisons`; pairs keep away from
-            these, too. Without any, the first candidate is the first pair.
+        candidates: where pairs come from; uniform by default. With
+            `InformativePairs(scorer, oversampling=2)` and `oversampling=5`, this is a hybrid of
+            B-Pref: ten pairs are drawn for each one that is asked, the more informative half is
+            kept, and the farthest of these are taken.
+        oversampling: candidate pairs for each one that is asked, at least 1; 10 as in B-Pref.
+        features: `[N, F]` numbers of segments; the mean observation by default. Choose others for
+            pixels, whose mean says little.
+        asked: returns earlier comparisons, such as `feedback.comparisons`. New pairs are far from
+            these, too. If there are none, the first candidate is the first pair.
 
     Raises:
-        ConfigError: oversampling below 1.
+        ConfigError: `oversampling` is below 1.
     """
 
     candidates: PairSampler = field(default_factory=UniformPairs)
@@ -233,11 +242,11 @@ class CoveringPairs:
         require_in("oversampling", self.oversampling, 1, MOST_OVERSAMPLING)
 
     def __call__(self, segments: Segments, count: int, rng: np.random.Generator) -> IntArray:
-        """Choose pairs `[count, 2]` of rows of `segments`, in the order taken.
+        """Choose pairs `[count, 2]` of rows of `segments`, in the order in which they are taken.
 
         Raises:
-            FeedbackError: features of a wrong shape, too few candidates, or fewer than two
-                different windows.
+            FeedbackError: features have a wrong shape, or there are too few candidates or fewer
+                than two different windows.
         """
         pairs = self.candidates(segments, oversampled(segments, count, self.oversampling), rng)
         if len(pairs) < count:
@@ -259,7 +268,7 @@ class CoveringPairs:
         return pairs[farthest_first(points, count, nearest)]
 
     def segments_for(self, queries: int) -> int:
-        """Return as many segments as `candidates` wants for all pairs that are drawn."""
+        """Return how many segments `candidates` wants for all pairs that are drawn."""
         return segments_wanted(self.candidates, ceil(self.oversampling * queries))
 
     def _features(self, segments: Segments) -> FloatArray:
@@ -267,9 +276,10 @@ class CoveringPairs:
 
 
 def farthest_first(points: FloatArray, count: int, nearest: FloatArray) -> IntArray:
-    """Take rows of `count` points `[C, 2, F]`, each the farthest from those taken before it.
+    """Take `count` rows of points `[C, 2, F]`, each the farthest from those taken before it.
 
-    `nearest` is the squared distance `[C]` to the nearest pair asked before; infinite if none was.
+    `nearest` is the squared distance `[C]` to the nearest pair that was asked before; infinite if
+    there is none.
     """
     nearest = nearest.copy()
     taken = np.empty(count, np.int64)
@@ -277,14 +287,14 @@ def farthest_first(points: FloatArray, count: int, nearest: FloatArray) -> IntAr
         row = taken[place] = np.argmax(nearest)
         distance = squared_distances(points, points[row : row + 1])[:, 0]
         np.minimum(nearest, distance, out=nearest)
-        nearest[row] = -1.0  # even if all points coincide, none is taken twice
+        nearest[row] = -1.0  # no point is taken twice, even if all are equal
     return taken
 
 
 def squared_distances(points: FloatArray, centres: FloatArray) -> FloatArray:
-    """Compute distances `[C, A]` of points `[C, 2, F]` and `[A, 2, F]`, turned to be nearest.
+    """Compute distances `[C, A]` of points `[C, 2, F]` and `[A, 2, F]`, in their closer order.
 
-    Products stand in for differences, so that no `[C, A, F]` is ever laid out.
+    They are computed with products instead of differences, so that no `[C, A, F]` is needed.
     """
     left = points.reshape(len(points), -1)  # [C, 2, F] to [C, 2F]
     right = centres.reshape(len(centres), -1)  # [A, 2, F] to [A, 2F]
@@ -295,9 +305,10 @@ def squared_distances(points: FloatArray, centres: FloatArray) -> FloatArray:
 
 
 def segments_wanted(sampler: PairSampler | None, queries: int, *, oversampling: float = 1.0) -> int:
-    """Return how many segments to draw for a sampler to choose `queries` pairs from.
+    """Return how many segments to draw so that a sampler can choose `queries` pairs.
 
-    A `WantsSegments` decides; for any other sampler `oversampling` pairs are drawn for each query.
+    A sampler with `WantsSegments` decides itself. For any other, this is enough for `oversampling`
+    pairs per query.
     """
     asked: object = sampler  # mypy does not believe that it can have both protocols
     if not isinstance(asked, WantsSegments):
@@ -312,13 +323,13 @@ def segments_wanted(sampler: PairSampler | None, queries: int, *, oversampling: 
 
 
 def distinct_windows(segments: Segments) -> IntArray:
-    """Return rows of segments that hold different windows: some may have been drawn twice."""
+    """Return rows of segments that are different windows, since some may have been drawn twice."""
     window = segments.start.astype(np.int64) * (segments.length + 1) + segments.real
     return np.asarray(np.unique(window, return_index=True)[1])
 
 
 def oversampled(segments: Segments, count: int, oversampling: float) -> int:
-    """Return how many candidate pairs to draw: at least `count`, else at most all there are."""
+    """Return how many candidate pairs to draw: at least `count`, but not more than there are."""
     require_in("count", count, 0, inf)
     windows = len(distinct_windows(segments))
     return max(count, min(ceil(oversampling * count), windows * (windows - 1) // 2))
@@ -326,8 +337,9 @@ def oversampled(segments: Segments, count: int, oversampling: float) -> int:
 
 def _tournament(players: int, count: int, rng: np.random.Generator) -> IntArray:
     """Draw meetings `[count, 2]` of a round-robin tournament, in whole rounds of random order."""
-    # All but the last player sit in a circle; in round `r` seats at equal distance either side of
-    # seat `r` meet, and seat `r` meets the last player, who is nobody if the number is odd.
+    # All but the last player sit in a circle. In round `r`, players at equal distance on both sides
+    # of seat `r` meet. Seat `r` meets the last player, who is nobody if the number of players is
+    # odd.
     seats = players - 1 + players % 2
     rounds = ceil(count / (players // 2))
     order = np.concatenate([rng.permutation(seats) for _ in range(ceil(rounds / seats))])
@@ -343,7 +355,10 @@ def _tournament(players: int, count: int, rng: np.random.Generator) -> IntArray:
 def finite_table(
     what: str, values: FloatArray, rows: int | None, columns: int | None
 ) -> FloatArray:
-    """Return finite numbers `[rows, columns]` as floats, or raise `FeedbackError`; None is any."""
+    """Return finite numbers `[rows, columns]` as floats, or raise `FeedbackError`.
+
+    None allows any size.
+    """
     values = np.asarray(values, np.float64)
     fits = values.ndim == 2 and rows in (None, len(values)) and columns in (None, values.shape[1])
     wrong = np.count_nonzero(~np.isfinite(values))

@@ -187,7 +187,7 @@ class IQLConfig(GaussianConfig):
         0.9
         """
         require_one_of("preset", name, PRESETS)
-        # type: ignore[arg-type]  # names and types are those of the fields
+        # The presets have the names and types of the fields.
         return cls(**PRESETS[name])  # type: ignore[arg-type]
 
 

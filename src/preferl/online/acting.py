@@ -61,7 +61,7 @@ def task_environments(
 
 
 def has_states(env: Environment) -> bool:
-    """Return whether an environment has a state from which a moment can be drawn; resets it."""
+    """Return whether an environment has a state from which it can be drawn. This resets it."""
     env.reset(seed=0)
     return is_mujoco(env) or getattr(env.unwrapped, "state", None) is not None
 
@@ -91,11 +91,11 @@ def act(
     """Let a policy act, and return the episodes.
 
     The policy acts in `V` environments, and its `predict` gets `[V, *obs]`. The environments are
-    reset first. Every episode that began counts: counting those that end first would prefer short
-    ones. If `episodes` is None, new episodes begin until all environments together have made
-    `steps` steps. With `whole`, running episodes then go on to their end, otherwise they are cut.
-    `states` records `info["state"]`. `on_progress` is called with the number of recorded steps or
-    episodes, and with the number that is wanted.
+    reset first. Every episode that began counts. If only the episodes that end first counted, short
+    ones would be preferred. If `episodes` is None, new episodes begin until all environments
+    together have made `steps` steps. With `whole`, running episodes then continue to their end;
+    otherwise they are cut. `states` records `info["state"]`. `on_progress` is called with the
+    number of recorded steps or episodes, and with the number that is wanted.
     """
     recording = Recording(venv.observation_space, venv.action_space, venv.num_envs)
     observations: Any = venv.reset()

@@ -162,7 +162,7 @@ class SinkWriter(KVWriter):
         self,
         key_values: Mapping[str, Any],
         key_excluded: Mapping[str, tuple[str, ...] | None],
-        step: int = 0,  # noqa: ARG002  # noqa: ARG002  # does not count exploration
+        step: int = 0,  # noqa: ARG002  # does not count exploration
     ) -> None:
         """Log those of the values that are numbers."""
         numbers = {
@@ -180,7 +180,7 @@ class SinkWriter(KVWriter):
 
 @final
 class RolloutHooks(BaseCallback):
-    """Calls a function before each rollout, and gives the algorithm's logger one more output.
+    """Calls a function before each rollout, and adds an output to the algorithm's logger.
 
     Attributes:
         before_rollout: called between two rollouts, unless it is None.

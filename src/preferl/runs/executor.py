@@ -114,7 +114,7 @@ def run_units(
                 process = _started_process(waiting[0])
                 running[process.sentinel] = process, waiting.popleft()
             for sentinel in connection.wait([*running]):
-                # type: ignore[arg-type]  # all sentinels are ours
+                # All sentinels are numbers, since they belong to processes of this program.
                 process, unit = running.pop(int(sentinel))  # type: ignore[arg-type]
                 process.join()
                 failures |= unit_failures(unit, process.exitcode or 0, on_done)

@@ -18,8 +18,8 @@ def action_loss(
 ) -> Tensor:
     """Compute the loss of predicted actions `[B, H, A]` over real steps, where `mask [B, H]` is 1.
 
-    For `"choices"`, it is the cross-entropy in nats of logits and one-hot actions; `DTConfig`
-    describes the others. The mean is over the steps of all processes of `world`.
+    For `"choices"`, it is the cross-entropy, in nats, between logits and one-hot actions.
+    `DTConfig` describes the other losses. The mean is over the steps of all processes of `world`.
 
     >>> action_loss(torch.tensor([[[9.0], [3.0]]]), torch.zeros(1, 2, 1), torch.tensor([[0, 1]]))
     tensor(9.)

@@ -1,8 +1,8 @@
 """The critics of a Decision Transformer, which regularise its policy.
 
-They draw the policy towards actions of higher value: Tu et al. 2025, "In-Dataset Trajectory
-Return Regularization for Offline Preference-based Reinforcement Learning" (DTR), which builds on QT
-(Hu et al. 2024).
+They make the policy prefer actions of higher value. This is the method DTR of Tu et al. 2025,
+"In-Dataset Trajectory Return Regularization for Offline Preference-based Reinforcement Learning",
+which builds on QT (Hu et al. 2024).
 """
 
 from collections.abc import Mapping
@@ -23,11 +23,11 @@ from preferl.training.distributed import ALONE, World
 class Critics(nn.Module):
     """Two critics of states and actions, and their slowly moving targets."""
 
-    unit: Tensor  # divides rewards, so that values have about the size of a horizon
-    progress: Tensor  # share of the planned updates that are made, in [0, 1]
+    unit: Tensor  # divides rewards, so that values are about as large as a horizon
+    progress: Tensor  # share of the planned updates that have been made, in [0, 1]
 
     def __init__(self, inputs: int, config: DTRConfig, *, generator: torch.Generator) -> None:
-        """Make critics whose `inputs` count the numbers of a state and an action."""
+        """Make critics. `inputs` is how many numbers a state and an action have together."""
         super().__init__()
         self.config = config
         sizes = (inputs, *config.hidden, 1)
@@ -37,19 +37,19 @@ class Critics(nn.Module):
         self.register_buffer("progress", torch.tensor(0.0))
 
     def forward(self, states: Tensor, actions: Tensor) -> Tensor:
-        """Return the critics' lower value `[...]` of `states [..., O]`, `actions [..., A]`."""
+        """Return the lower of both critics' values of `states [..., O]`, `actions [..., A]`."""
         return _values(self.live, states, actions).amin(0)
 
     @torch.no_grad()
     def update(self, progress: float) -> None:
-        """Move the targets after an update, and keep the progress of training."""
+        """Move the targets after an update, and store the progress of training."""
         self.progress.fill_(progress)
         for target, live in zip(self.target.parameters(), self.live.parameters(), strict=True):
             soft_update(target, live, self.config.target_rate)
 
 
 def _values(critics: Perceptrons, states: Tensor, actions: Tensor) -> Tensor:
-    """Values of both critics, `[2, ...]`."""
+    """Return the values of both critics, `[2, ...]`."""
     rows = torch.cat([states, actions], dim=-1)
     values: Tensor = critics(rows.flatten(0, -2))
     return values.view(2, *rows.shape[:-1])
@@ -58,7 +58,7 @@ def _values(critics: Perceptrons, states: Tensor, actions: Tensor) -> Tensor:
 def window_targets(
     rewards: Tensor, terminated: Tensor, last_value: Tensor, discount: float
 ) -> tuple[Tensor, Tensor]:
-    """Compute target values of each step, `[B, H]`, and whether there is one, `[B, H]`.
+    """Compute the target value of each step, `[B, H]`, and whether the step has one, `[B, H]`.
 
     `Q(s_i, a_i) = Σ_{j=i}^{t-1} γ^{j-i} r_j + γ^{t-i} V(s_t)` (Tu et al. 2025, eq. 5). The last
     step has a target only if the episode terminated there (`terminated` `[B]`), since otherwise
@@ -85,11 +85,12 @@ def window_targets(
 def regularise(
     critics: Critics, batch: Mapping[str, Tensor], predicted: Tensor, world: World = ALONE
 ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-    """Compute the critics' loss, the term they add to the policy's loss, and metrics of both.
+    """Compute the critics' loss, the term that they add to the policy's loss, and metrics of both.
 
-    The critics' loss has no gradient for the policy, nor the policy's for the critics. `batch` has
-    `terminated` `[B]` of the windows' last steps, `predicted` `[B, H, A]` are the policy's actions,
-    with gradients. Means are over the windows of all processes of `world`.
+    The critics' loss has no gradient for the policy, and the policy's loss has none for the
+    critics. `batch` has `terminated` `[B]`, which says whether the episode ended with a window's
+    last step. `predicted` `[B, H, A]` are the policy's actions, with gradients. Means are over the
+    windows of all processes of `world`.
     """
     states = batch["states"]
     real = batch["attention_mask"].bool()

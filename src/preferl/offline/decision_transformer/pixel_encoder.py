@@ -13,7 +13,7 @@ from preferl.offline.learner_configs import PixelEncoderConfig
 
 @final
 class PixelEncoder(nn.Module):
-    """Encodes pictures `[..., *obs]` (bytes) as features `[..., F]`, as a `CNNReward` does.
+    """Encodes pictures `[..., *obs]` of bytes as features `[..., F]`, as `CNNReward` does.
 
     >>> import numpy as np
     >>> pictures = spaces.Box(0, 255, (3, 20, 20), np.uint8)

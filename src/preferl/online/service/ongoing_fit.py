@@ -71,7 +71,7 @@ class OngoingFit:
         places = self._places(answered.queries[split == TRAIN])
         epochs = preset.trainer.epochs
         if config.reward.epochs is None and config.reward.budget is None:
-            epochs = min(epochs, 50)  # as `ServiceConfig.reward` promises
+            epochs = min(epochs, 50)  # `ServiceConfig.reward` promises this
         epochs = max(epochs, config.initial_epochs) if is_first else epochs
         try:
             report = trainer.fit(

@@ -30,7 +30,7 @@ from preferl.training.reward_function import RewardFunction
 LOGGER = get_logger(__name__)
 
 RETRIES: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
-"""Seconds to wait after the first, second, ... failure in a row; later failures wait the last."""
+"""Seconds to wait after the first failure in a row, the second, and so on; then always the last."""
 
 OnVersion = Callable[[int, dict[str, Any]], None]
 """Called with each published version and its metrics."""
