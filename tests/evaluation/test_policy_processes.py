@@ -52,7 +52,7 @@ def test_what_cannot_be_sent_is_named():
 
 
 def test_a_process_that_dies_is_an_error():
-    with pytest.raises(ConfigError, match="one that ended"):
+    with pytest.raises(ConfigError, match="one of them died"):
         evaluate_policies({"a": Ends(), "b": Ends()}, "Pendulum-v1", episodes=1, seed=0)
 
 
