@@ -46,6 +46,7 @@ NEEDS_DATA = {
     "metaworld_sweep.py",
 }
 NEEDS_SIMULATOR = {
+    "antmaze_umaze.py": "gymnasium_robotics",
     "door_again.py": "gymnasium_robotics",
     "dt_door_human.py": "gymnasium_robotics",
     "dt_halfcheetah.py": "transformers",
