@@ -73,17 +73,6 @@ def test_split_by_episode_shares_no_step(rng):
         assert not _steps(train) & _steps(held)
 
 
-def test_split_by_episode_sees_windows_that_cross_an_end():
-    episodes = numbered_episodes([10, 10, 10])
-    segments = cut(episodes, np.array([0, 8, 12, 22, 25]), 4)  # the second crosses into episode 1
-    comparisons = Comparisons(
-        segments, np.array([[0, 1], [2, 2], [3, 4]]), np.full(3, 0.5), np.ones(3)
-    )
-    train, held = split_off_episodes(comparisons, np.array([1]))
-    assert train.pairs.tolist() == [[3, 4]]
-    assert held.pairs.tolist() == [[2, 2]]
-
-
 def test_split_by_episode_sees_whole_episodes_inside_a_window():
     segments = cut(
         numbered_episodes([4, 2, 6, 10]), np.array([2, 6, 12]), 6

@@ -8,10 +8,6 @@ import pytest
 import torch
 
 from preferl.errors import CheckpointError, ConfigError
-from preferl.models import MLPReward
-from preferl.testing import make_comparisons
-from preferl.testing.worlds import POINT_SPACE, PUSH_SPACE
-from preferl.training import RewardFunction
 from preferl.training.checkpoint_folder import LARGE_BYTES, read_state, write_state
 
 
@@ -71,16 +67,6 @@ def test_generators_go_on(tmp_path, kind):
     found = back([rng], tmp_path)[0]
     np.testing.assert_array_equal(found.normal(size=5), rng.normal(size=5))
     np.testing.assert_array_equal(found.integers(9, size=3), rng.integers(9, size=3))
-
-
-def test_rewards_and_comparisons_come_back(tmp_path, rng):
-    reward = RewardFunction(MLPReward(POINT_SPACE, PUSH_SPACE, seed=0))
-    comparisons = make_comparisons(rng, pairs=5)
-    again, kept = back((reward, comparisons), tmp_path)
-    segments = comparisons.segments
-    np.testing.assert_array_equal(again.scores(segments), reward.scores(segments))
-    np.testing.assert_array_equal(kept.segments.observations, segments.observations)
-    np.testing.assert_array_equal(kept.preference, comparisons.preference)
 
 
 @pytest.mark.parametrize("value", [object(), {"a": [1, print]}, np.array(["word"]), {1, 2}])

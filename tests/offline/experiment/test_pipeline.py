@@ -10,15 +10,13 @@ import numpy as np
 import pytest
 
 from helpers.folder_contents import contents
-from helpers.offline_runs import ENV, SMALL, config_of, recorded, run
-from preferl.data import TASKS, load_episodes, save_episodes
+from helpers.offline_runs import ENV, SMALL, config_of, run
+from preferl.data import TASKS, load_episodes
 from preferl.errors import (
-    CheckpointError,
     ConfigError,
     DataError,
     PreferlError,
     SpaceError,
-    StorageError,
 )
 from preferl.evaluation import evaluate_policy, make_task_env, task_env
 from preferl.offline import OfflineConfig, OfflinePolicy
@@ -263,29 +261,12 @@ def test_a_learner_of_ones_own_takes_part(data, tmp_path, monkeypatch):
         ({"env": "PointWorldOfTest-v0"}, ConfigError, "Did you mean PointWorldOfTests-v0"),
         ({"env": "Pendulum-v1"}, SpaceError, r"observations.*\(3,\).*Pendulum-v1, got \(2,\)"),
         ({"demonstrations": "missing.pickle"}, DataError, "missing.pickle"),
-        ({"labels": Path("nowhere")}, StorageError, "nowhere"),
-        ({"reward": Path("nowhere")}, CheckpointError, "nowhere"),
     ],
 )
 def test_bad_input_is_worded_and_leaves_nothing(data, tmp_path, changes, error, words):
     with pytest.raises(error, match=words):
         run(config_of(data, **changes), tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-def test_a_reward_of_other_observations_is_refused(finished, data, tmp_path):
-    episodes = recorded(np.random.default_rng(0), episodes=3)
-    wide = replace(
-        episodes,
-        observations=np.tile(episodes.observations, 2),
-        final_observations=np.tile(episodes.final_observations, 2),
-    )
-    save_episodes(tmp_path / "wide", wide)
-    config = config_of(
-        data, demonstrations=str(tmp_path / "wide"), labels=None, reward=finished[0], episodes=0
-    )
-    with pytest.raises(SpaceError, match=r"was fitted to other data.*\(4,\)"):
-        run(config, tmp_path / "run")
 
 
 @pytest.mark.slow
