@@ -25,7 +25,7 @@ OF_NO_MODULE = {
     "annotate": {"accessibility", "answering_page", "fuzz", "lost_server"}
     | {"other_addresses", "playing_page", "rating_page", "refusals"}
     | {"small_screens"},
-    "cli": {"foreign_folders", "held_folders", "wrong_data", "wrong_input"},
+    "cli": {"foreign_folders", "wrong_data", "wrong_input"},
     "feedback": {"named_teachers"},
     "models": {"own_models"},
     "online": {"episode_lengths", "normalised_agents", "pixels", "resumed_answers"},

@@ -193,7 +193,7 @@ def test_other_settings_are_refused_before_people_get_a_link(command, tmp_path, 
     words = ("--people", "--resume", "--no-browser", "--out", out)
     assert run(*command, *words) == 1
     printed = capsys.readouterr().err
-    assert "settings of the run in" in printed
+    assert "settings to resume the run in" in printed
     assert "Answer here" not in printed
     assert not (tmp_path / "run-labels").exists()
 
