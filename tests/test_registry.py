@@ -61,7 +61,7 @@ def test_things_of_ones_own_are_added_and_taken_out(table):
     assert "round" in table
     assert table.config("round") is table.config("Shape") is Shape
     assert table.tag(Shape()) == {"kind": "round", "module": __name__}
-    with pytest.raises(ConfigError, match="expected one that is free"):
+    with pytest.raises(ConfigError, match="expected a free name"):
         table.register("plain", Thing)
     table.remove("round")
     assert "round" not in table

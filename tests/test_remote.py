@@ -148,9 +148,9 @@ def test_other_urls_are_refused(url):
 @pytest.mark.parametrize("name", ["../other/00001", "/etc/passwd", "a/../../b", "a\0b"])
 def test_no_name_leads_out_of_the_folder(machines, tmp_path, name):
     for folder in (machines("here"), SyncedFolder(tmp_path)):
-        with pytest.raises(StorageError, match="inside of the folder"):
+        with pytest.raises(StorageError, match="inside the folder"):
             folder.fetch(name)
-        with pytest.raises(StorageError, match="inside of the folder"), folder.writing(name):
+        with pytest.raises(StorageError, match="inside the folder"), folder.writing(name):
             pass
 
 

@@ -70,7 +70,7 @@ class Registry:
         earlier = self._entries.get(name)
         if earlier is not None and _text(earlier.target) != _text(target):
             raise ConfigError(
-                f"name of a {self._noun}: expected one that is free, got {name!r}, which is "
+                f"name of a {self._noun}: expected a free name, got {name!r}, which is "
                 f"{_text(earlier.target)}."
             )
         self._entries[name] = Entry(target, config)
@@ -108,8 +108,8 @@ class Registry:
         name = getattr(target, "__qualname__", "<no name>")
         if "<" in name:
             raise ConfigError(
-                f"{self._noun}: expected one that its module has by name, got {target!r}. "
-                "Define it with `def` in a module."
+                f"{self._noun}: expected a function or class with a name in its module, got "
+                f"{target!r}. Define it with `def` in a module."
             )
         defined_name = f"{_module(target)}:{name}"
         for registered_name, entry in self._entries.items():

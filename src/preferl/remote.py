@@ -109,7 +109,7 @@ class SyncedFolder:
         """
         words = name.replace("\\", "/").split("/")
         if name.startswith("/") or "\x00" in name or ".." in words:
-            raise StorageError(f"name in {self}: expected one inside of the folder, got {name!r}.")
+            raise StorageError(f"name in {self}: expected a name inside the folder, got {name!r}.")
         return self.path / name
 
     def fetch(self, name: str, *, again: bool = False) -> Path:

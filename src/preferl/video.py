@@ -56,7 +56,7 @@ def encode(frames: Iterable[Array], fps: int, *, smallest: int = SMALLEST) -> by
     pictures = (_fit(picture, smallest) for picture in _colour(frames))
     first = next(pictures, None)
     if first is None:
-        raise DataError("frames: expected one or more, got none.")
+        raise DataError("frames: expected at least one frame, got none.")
     # Only in a file with a name can the index move to the front.
     with TemporaryDirectory() as folder:
         file = Path(folder) / "clip.mp4"
@@ -128,7 +128,7 @@ def encode_picture(picture: Array, most_bytes: int) -> bytes:
         if len(data) <= most_bytes:
             return data
     raise DataError(
-        f"picture: expected one that fits into {most_bytes:,} bytes, got {len(data):,} when "
+        f"picture: expected a picture that fits into {most_bytes:,} bytes, got {len(data):,} when "
         "blurred."
     )
 

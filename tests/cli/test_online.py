@@ -156,7 +156,7 @@ WRONG = {
     ("--wrappers", "garden.py:Shift"): "Did you mean garden:Shift?",
     ("--trust", "garden.py"): "Did you mean garden?",
     ("--device", "nowhere"): "device 'nowhere': expected one that torch has here",
-    ("--env", "garden:nothing"): "has to return what it makes",
+    ("--env", "garden:nothing"): "has to return the environment",
     ("--env", "garden:OldStep"): "shimmy",
     ("--env", "garden:OldReset"): "`reset` as gymnasium defines it",
     ("--env", "garden:NoSpaces"): "a space as `observation_space`",

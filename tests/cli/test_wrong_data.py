@@ -93,7 +93,7 @@ WRONG = [
     (f"{FIT} {BOTH} --queries 31", "queries: expected at most 30, as many as there are, got 31"),
     (
         f"{FIT} --demonstrations still --teacher oracle --length 5",
-        "recorded rewards: expected some",
+        "recorded rewards: expected different",
     ),
     (
         f"{OFFLINE} {BOTH} --reward true",

@@ -89,5 +89,5 @@ def test_a_learner_of_ones_own_is_evaluated_where_its_environment_is_named():
     assert learned(Acting) == ()
     evaluations = learned(Acting, eval_env="Pendulum-v1")
     assert [one.step for one in evaluations] == [200, 500, 800]  # between iterations
-    with pytest.raises(ConfigError, match="learner: expected one with `predict`"):
+    with pytest.raises(ConfigError, match="learner: expected a method `predict`"):
         learned(Own, eval_env="Pendulum-v1")

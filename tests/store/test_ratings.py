@@ -100,7 +100,7 @@ def test_what_means_nothing_is_refused(store, rated):
     for words in ({"rating": 0}, {"rating": 6}, {"outcome": "perhaps"}):
         with pytest.raises((FeedbackError, ConfigError)):
             store.ratings.rate(project, ann, clip, "key-00001", **words)
-    with pytest.raises(FeedbackError, match="one that a query shows"):
+    with pytest.raises(FeedbackError, match="a clip that a query shows"):
         store.ratings.rate(project, ann, "0" * 32, "key-00001", rating=1)
     with pytest.raises(FeedbackError, match="8 to 100 letters"):
         store.ratings.rate(project, ann, clip, "short", rating=1)

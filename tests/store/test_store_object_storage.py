@@ -118,7 +118,7 @@ def test_a_shard_that_the_database_names_lies_in_the_folder(machine):
     (name, *_) = store.clips.put(project, SEGMENTS)
     with store.database.write() as session:
         session.execute(update(Clip).values(shard="../../../other"))
-    with pytest.raises(StorageError, match="inside of the folder"):
+    with pytest.raises(StorageError, match="inside the folder"):
         store.clips.segments(project, [name])
 
 

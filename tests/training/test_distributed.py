@@ -100,7 +100,7 @@ def test_processes_that_cannot_share_a_fit_are_refused(tmp_path, kind):
     assert shared_work.run(tmp_path, 2, kind) == [1, 1]
     words = {
         "seeds": "seed of the fit: expected the same in all 2 processes, got differences",
-        "normalised": "batch normalisation: expected none if processes share batches",
+        "normalised": "batch normalisation: expected a model without it if processes share",
     }
     for rank in (0, 1):
         assert words[kind] in (tmp_path / f"{kind}.2.{rank}.txt").read_text()

@@ -452,8 +452,8 @@ def _import_labels(
         return import_drlhp(store, project_id, config.path, name=name)
     if episodes is None:
         raise ConfigError(
-            "episodes: expected some, got none. Give --demonstrations with the episodes that "
-            "they count in."
+            "episodes: expected a source of them, got none. Give --demonstrations with the "
+            "episodes that they count in."
         )
     return import_labels(
         store,
@@ -708,7 +708,8 @@ def _require_reward_for_sampler(config: CreateConfig) -> None:
         )
     if config.reward is not None and scorer is None:
         raise ConfigError(
-            f"reward: expected none, got {config.reward}. Give --sampler informative with it."
+            f"reward: expected none with this sampler, got {config.reward}. Give --sampler "
+            "informative with it."
         )
 
 

@@ -148,7 +148,9 @@ def online_run(config: OnlineRunConfig) -> None:
     for_people = {"--question": config.question, "--draw": config.draw}
     for option, value in for_people.items():
         if value is not None and not config.people:
-            raise ConfigError(f"{option}: expected --people beside it, got none. Add --people.")
+            raise ConfigError(
+                f"{option}: expected it only with --people, got no --people. Add --people."
+            )
     true_reward = None if config.true_reward is None else true_reward_of(config.true_reward)
     learn(config, true_reward=true_reward)
 

@@ -332,8 +332,8 @@ def require_one_source(config: AnswersConfig) -> None:
         )
     if config.demonstrations is None and given in ([], ["--labels"]):
         raise ConfigError(
-            "episodes: expected some, got none. Give --demonstrations with the episodes that the "
-            "answers are about."
+            "episodes: expected a source of them, got none. Give --demonstrations with the "
+            "episodes that the answers are about."
         )
     if config.queries is not None:
         require_in("queries", config.queries, 1, float("inf"))

@@ -576,7 +576,7 @@ def reward_episodes(config: EpisodesConfig) -> None:
     )
 
     if config.demonstrations is None:
-        raise ConfigError("episodes: expected some, got none. Give --demonstrations.")
+        raise ConfigError("episodes: expected a source of them, got none. Give --demonstrations.")
     reward = training.load_reward(config.run / "reward", trust=config.trust)
     encoder = open_encoder(config.encoder, reward=reward)
     answers = (config.labels, config.store, config.comparisons, config.teacher)

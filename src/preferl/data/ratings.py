@@ -81,8 +81,8 @@ class Ratings:
         answers = np.stack([self.clip, self.annotator, self.is_outcome])
         if len(np.unique(answers, axis=1).T) < len(self):
             raise DataError(
-                "Ratings: expected one rating and one outcome per annotator and clip, got two. "
-                "Keep the latest."
+                "Ratings: expected at most one rating and one outcome of an annotator for a clip, "
+                "got two. Keep the latest."
             )
 
     def __len__(self) -> int:

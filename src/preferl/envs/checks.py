@@ -85,7 +85,9 @@ def require_environment(env: Any, what: str) -> None:
             "make copies of it."
         )
     if env is None:
-        raise ConfigError(f"{problem}. The function has to return what it makes.")
+        raise ConfigError(
+            f"{problem}. The function has to return the environment or wrapper that it makes."
+        )
     raise ConfigError(f"{problem}. Derive its class from gymnasium.Env.")
 
 

@@ -112,7 +112,7 @@ def make_registered(env_id: str, **options: Any) -> Environment:
                 f"{env_id!r}. {fix}"
             ) from error
         raise ConfigError(
-            f"{what}: expected one that can be made, got {in_words(error)}."
+            f"{what}: expected an environment that can be made, got {in_words(error)}."
         ) from error
     return env
 

@@ -53,9 +53,9 @@ def config_of(model: RewardModel) -> RewardModelConfig:
     config: RewardModelConfig = model.config
     if not _is_known(config):
         raise ConfigError(
-            "reward model: expected one whose `config` is in preferl.registry.REWARD_MODELS, got "
-            f"{type(model).__name__}. Register its class and its config, or save its state_dict "
-            "with safetensors."
+            "reward model: expected a model whose `config` is in preferl.registry.REWARD_MODELS, "
+            f"got {type(model).__name__}. Register its class and its config, or save its "
+            "state_dict with safetensors."
         )
     return config
 

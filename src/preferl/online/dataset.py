@@ -147,7 +147,8 @@ def _require_recordable(
     require_usable(task_env(config), f"environment {config.env_name}")
     if config.pictures and not draws(task_env(config)):
         raise ConfigError(
-            f"environment {config.env_name}: expected one that draws pictures, got none. Name "
+            f"environment {config.env_name}: expected an environment that draws pictures, got "
+            "none. Name "
             '"rgb_array" in its `render_modes`, and let it take the argument `render_mode`.'
         )
     if minari is not None:

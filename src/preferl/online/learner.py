@@ -344,7 +344,7 @@ class RecordedExperience:
             )
         if queries and episodes is None:
             raise ConfigError(
-                f"episodes: expected recorded ones for {queries} comparisons of a run without "
+                f"episodes: expected recorded episodes for {queries} comparisons of a run without "
                 "steps, got none. Pass episodes=, or take steps."
             )
         inferred = infer_spaces(recorded.observations, recorded.actions)

@@ -356,7 +356,7 @@ def _build_evaluator(config: OnlineConfig, learner: Any, env: EnvSource) -> Eval
     policy = learner.algorithm if isinstance(learner, SB3Learner) else learner
     if not isinstance(policy, Policy):
         raise ConfigError(
-            "learner: expected one with `predict`, since it is to be evaluated, got "
+            "learner: expected a method `predict`, which evaluations need, got "
             f"{type(learner).__name__}."
         )
     return Evaluator(
@@ -733,7 +733,7 @@ class PreferenceLoop:
         feedback = self.parts.feedback
         if not isinstance(self.parts.learner, Resumable):
             raise ConfigError(
-                "learner: expected one with `snapshot` and `restore`, which checkpoints need, got "
+                "learner: expected methods `snapshot` and `restore`, which checkpoints need, got "
                 f"{type(self.parts.learner).__name__}."
             )
         run = to_json(self.parts.config)

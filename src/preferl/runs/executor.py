@@ -207,8 +207,8 @@ def _begin(unit: Unit) -> None:
         saved = read_object(file)
     if saved != work_and_settings:
         raise ConfigError(
-            f"settings of {unit.name} in {unit.folder}: expected those it was begun with, {saved}, "
-            f"got {work_and_settings}. Choose another folder, or remove it."
+            f"settings of {unit.name} in {unit.folder}: expected the settings with which it was "
+            f"begun, {saved}, got {work_and_settings}. Choose another folder, or remove it."
         )
 
 

@@ -240,8 +240,8 @@ def _require_same_data(file: Path, data: Mapping[str, Any] | None) -> None:
     saved = read_file(file) if file.exists() else None
     if saved != (None if data is None else json.loads(json.dumps(dict(data)))):
         raise DataError(
-            f"data of the run in {file.parent}: expected those it was begun with, {saved}, got "
-            f"{data}. Restore the data, or begin another run without resuming."
+            f"data of the run in {file.parent}: expected the data with which it was begun, "
+            f"{saved}, got {data}. Restore the data, or begin another run without resuming."
         )
 
 

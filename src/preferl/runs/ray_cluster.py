@@ -122,8 +122,8 @@ def _run_on_this_machine(unit: Unit, current: str) -> int:
     for folder, what in ((unit.folder / UNIT, "unit"), (Path(current), "program")):
         if not folder.exists():
             raise StorageError(
-                f"folder of the {what}, {folder}: expected one that all machines of the cluster "
-                f"have, got none on {socket.gethostname()}. Put it on a disk that they share, "
+                f"folder of the {what}, {folder}: expected a folder that all machines of the "
+                f"cluster have, got none on {socket.gethostname()}. Put it on a disk that they share, "
                 "under the same path."
             )
     os.chdir(current)  # relative paths in settings begin there

@@ -135,7 +135,7 @@ class ClipStore:
         row_of_clip = {name: n for n, name in enumerate(chain.from_iterable(shards.values()))}
         for name in ids:
             if name not in row_of_clip:
-                raise DataError(f"clip: expected one of this project, got {name}.")
+                raise DataError(f"clip: expected a clip of this project, got {name}.")
         folders = self._files.fetch_all([_shard(project_id, shard) for shard in shards])
         parts = [
             load_segments(folder).select(np.array([*rows.values()]))

@@ -218,7 +218,9 @@ class GivenAnswers:
             elif answer.kind in COUNTED:
                 recorded = _retract(session, query, answer, by, key)
             else:
-                raise FeedbackError("answer: expected one that counts, got one that was withdrawn.")
+                raise FeedbackError(
+                    "answer: expected an answer that counts, got one that was withdrawn."
+                )
             name = session.get_one(Annotator, answer.annotator_id).name
             event = Event(
                 project_id=project_id,
@@ -304,7 +306,7 @@ def _by_key(session: Session, project_id: int, key: str) -> int | None:
     if answer is None:
         return None
     if answer.project_id != project_id:
-        raise FeedbackError("key: expected one of this project, got another's.")
+        raise FeedbackError("key: expected a key of this project, got another's.")
     return answer.id
 
 
@@ -317,7 +319,7 @@ def _locked(session: Session, project_id: int, answer_id: int, by: int) -> tuple
     """
     answer = session.get(Answer, answer_id)
     if answer is None or answer.project_id != project_id or answer.kind == "skip":
-        raise FeedbackError(f"answer: expected one of this project, got number {answer_id}.")
+        raise FeedbackError(f"answer: expected an answer in this project, got number {answer_id}.")
     history = session.scalars(_TO_QUERY, {"query_id": answer.query_id})
     for person in sorted({by, *(row.annotator_id for row in history)}):
         session.scalar(statements.ALONE, {"annotator_id": person})
@@ -336,7 +338,7 @@ def _correct(
 ) -> Answer:
     """Withdraw the answers that a correction replaces, and record it; `history` is the query's."""
     if query.for_annotator not in (None, by):
-        raise FeedbackError("answer: expected one to a query of everybody, got a repeat.")
+        raise FeedbackError("answer: expected an answer to a query of everybody, got a repeat.")
     own_answers = [row for row in history if row.annotator_id == answer.annotator_id]
     counted_answers = [answer, *(row for row in own_answers if row.kind in COUNTED)]
     # from the last answer that counted, since `answer` may only withdraw another one

@@ -323,7 +323,9 @@ class People:
         def admit() -> Annotator:
             with self._database.write() as session:
                 if session.get(Project, project_id) is None:
-                    raise ConfigError(f"project: expected one that exists, got {project_id}.")
+                    raise ConfigError(
+                        f"project: expected the number of a project, got {project_id}."
+                    )
                 annotator = session.scalar(_named(project_id, name))
                 time = clock(session)
                 if annotator is None:
@@ -367,7 +369,7 @@ def _named(project_id: int, name: str) -> Select[Annotator]:
 def _existing(session: Session, annotator_id: int) -> Annotator:
     annotator = session.get(Annotator, annotator_id)
     if annotator is None:
-        raise ConfigError(f"annotator: expected one that exists, got {annotator_id}.")
+        raise ConfigError(f"annotator: expected the number of an annotator, got {annotator_id}.")
     return annotator
 
 

@@ -162,7 +162,7 @@ class Queue:
                 )
                 if lease is None:
                     raise FeedbackError(
-                        "query: expected one that is with you, got one that you have answered "
+                        "query: expected a query that you hold, got one that you have answered "
                         "already, or somebody else's. Go on with the next."
                     )
                 query = session.get_one(Query, lease.query_id, with_for_update=True)
@@ -487,7 +487,7 @@ def _by_key(
 ) -> AnswerOrRating | None:
     row = session.scalar(select(table).where(table.key == key))
     if row is not None and row.annotator_id != annotator_id:
-        raise FeedbackError("key: expected one of your own, got somebody else's.")
+        raise FeedbackError("key: expected a key of yours, got somebody else's.")
     return row
 
 

@@ -92,7 +92,7 @@ class GivenRatings:
                 or_(Query.first_clip == clip, Query.second_clip == clip),
             )
             if session.scalar(shown.limit(1)) is None:
-                raise FeedbackError(f"clip: expected one that a query shows, got {clip}.")
+                raise FeedbackError(f"clip: expected a clip that a query shows, got {clip}.")
             return _add(
                 session,
                 project_id=project_id,

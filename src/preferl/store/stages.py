@@ -299,8 +299,9 @@ def _state(stage: Any) -> Any:
     state = getattr(stage, "state", None)
     if state is None:
         raise ConfigError(
-            "environment: expected one of MuJoCo, one that draws pictures, or one that has "
-            f"`state` after a reset like classic control, got {type(stage).__name__}. Make it with "
+            "environment: expected an environment of MuJoCo, one that draws pictures, or one that "
+            f"has `state` after a reset like classic control, got {type(stage).__name__}. Make it "
+            "with "
             'render_mode="rgb_array", or record pixels.'
         )
     return state

@@ -70,8 +70,8 @@ class PreferlRewardModel(PreTrainedRewardModel):
         """
         if reward.frozen_encoder:
             raise ModelError(
-                f"reward: expected one of states or pictures, got one of features of the encoder "
-                f"{reward.frozen_encoder}. Write a table: preferl reward export"
+                "reward: expected a reward of states or pictures, got a reward of features of the "
+                f"encoder {reward.frozen_encoder}. Write a table: preferl reward export"
             )
         space = reward.observation_space
         features = dict.fromkeys(observations[:1], space)

@@ -848,7 +848,7 @@ class RewardTrainer:
             return
         if any(isinstance(part, _BatchNorm) for part in self.model.modules()):
             raise ConfigError(
-                "batch normalisation: expected none if processes share batches, got some. Each "
+                "batch normalisation: expected a model without it if processes share batches. Each "
                 "process would normalise by its own part. Fit in one process, or use a model "
                 "without batch normalisation."
             )

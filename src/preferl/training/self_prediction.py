@@ -62,7 +62,9 @@ def predict_next_steps(
     ends = np.cumsum(episodes.lengths) - 1
     steps = torch.from_numpy(np.setdiff1d(np.arange(len(episodes.rewards)), ends))
     if not len(steps):
-        raise DataError("episodes: expected one of at least two steps, got shorter ones.")
+        raise DataError(
+            "episodes: expected at least one of two steps or more, got only shorter ones."
+        )
     inputs = steps_for(model.encoder, episodes.observations, episodes.actions, model.device)
     model.encoder.observe(*inputs)
     features = model.encoder(*inputs)

@@ -143,5 +143,5 @@ def test_no_environment_gives_the_opposite_of_its_own_reward(episodes):
 
 def test_a_true_reward_that_nobody_knows_is_refused(rng):
     unknown = make_episodes(rng, [4, 4], reward=lambda seen, done: np.zeros(len(done)))
-    with pytest.raises(DataError, match="recorded rewards: expected some that differ"):
+    with pytest.raises(DataError, match="recorded rewards: expected different"):
         build_conditions(unknown, None, seeds=(0,))

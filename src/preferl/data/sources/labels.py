@@ -326,7 +326,7 @@ def sample_pt_queries(
     longest = int(lengths[:-1].max(initial=0))
     if longest <= query_length:
         raise DataError(
-            "episodes to ask about: expected one before the last with more than "
+            "episodes to ask about: expected one, other than the last, of more than "
             f"{query_length} steps, got lengths up to {longest}."
         )
     random = np.random.RandomState(seed)

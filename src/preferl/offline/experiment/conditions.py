@@ -217,7 +217,7 @@ def require_true_rewards(episodes: Episodes) -> None:
     """Raise `DataError` if all recorded rewards are the same, so that nobody knows them."""
     if not (episodes.steps and np.ptp(episodes.rewards) > 0):
         raise DataError(
-            "recorded rewards: expected some that differ, got the same at each step. Fit a "
+            "recorded rewards: expected different numbers, got the same at each step. Fit a "
             "reward to labels of these episodes, or record them with their rewards."
         )
 

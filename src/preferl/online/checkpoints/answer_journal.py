@@ -80,8 +80,8 @@ class AnswerJournal:
         if any(part is not None for part in loaded.values()):
             if self.iteration != 0:
                 raise CheckpointError(
-                    f"data of the run in {self.folder.parent}: expected none, as when the run "
-                    "began, got some. Leave them out, or begin another run."
+                    f"data of the run in {self.folder.parent}: expected no data, as when the "
+                    "run began, got some. Leave them out, or begin another run."
                 )
             with writing(path, durable=True) as draft:
                 draft.mkdir()

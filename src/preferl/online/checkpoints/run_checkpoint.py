@@ -197,7 +197,7 @@ def restore_agent(algorithm: BaseAlgorithm, env: VecEnv, snapshot: Mapping[str, 
             noise.exploration_matrices = matrices.to(algorithm.device)
     except (ValueError, LookupError, RuntimeError, AttributeError, TypeError) as error:
         raise CheckpointError(
-            "agent: expected one with the networks and buffers that were saved, got "
+            "agent: expected an agent with the networks and buffers that were saved, got "
             f"{in_words(error)}. Build it in the same way as when the run began."
         ) from error
     vars(algorithm).update(state["counters"])
