@@ -147,7 +147,7 @@ def test_data_cannot_be_added_to_a_run_that_began_without(tmp_path, pendulum):
     with pytest.raises(KilledError):
         learn_from_preferences(TINY, checkpoints=tmp_path, on_iteration=die_in(1))
     with pytest.raises(
-        CheckpointError, match=r"data of the run.*expected none, as when the run began"
+        CheckpointError, match=r"data of the run.*expected no data, as when the run began"
     ):
         learn_from_preferences(TINY, checkpoints=tmp_path, comparisons=known)
 

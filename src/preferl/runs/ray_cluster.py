@@ -123,8 +123,8 @@ def _run_on_this_machine(unit: Unit, current: str) -> int:
         if not folder.exists():
             raise StorageError(
                 f"folder of the {what}, {folder}: expected a folder that all machines of the "
-                f"cluster have, got none on {socket.gethostname()}. Put it on a disk that they share, "
-                "under the same path."
+                f"cluster have, got none on {socket.gethostname()}. Put it on a disk that they "
+                "share, under the same path."
             )
     os.chdir(current)  # relative paths in settings begin there
     with FolderLock(unit.folder, UNIT_LOCK, "unit", patience=LEASE):
