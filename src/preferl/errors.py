@@ -110,7 +110,7 @@ def in_words(got: object) -> str:
 
 
 def closest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
-    """Return the known name most like a mistyped one, or None if `difflib`'s `cutoff` excludes all.
+    """Return the known name that is most like a mistyped one; None if none reaches `cutoff`.
 
     >>> closest("stepz", ["env", "steps"]), closest("fish", ["env", "steps"])
     ('steps', None)

@@ -1,6 +1,6 @@
 """Closes connections that keep the server waiting, so that nobody can hold up the server.
 
-uvicorn alone would wait for the rest of a request, and for a slow reader, without a limit.
+uvicorn itself would wait without a limit for the rest of a request, and for a slow reader.
 """
 
 import asyncio

@@ -34,7 +34,7 @@ LIST_COLUMNS: Final = {
     "run": 0, "kind": 4, "state": 0, "environment or data": 2, "began": 6, "took": 7,
     "steps": 5, "answers": 5, "score": 1, "95 % interval": 3, "accuracy": 1,
 }  # fmt: skip
-"""Columns of the list. On a narrow terminal, the column with the highest number goes first."""
+"""Columns of the list. Narrow terminals leave out columns, those with high numbers first."""
 
 
 @dataclass(frozen=True)
@@ -155,14 +155,14 @@ def _runs_at(path: Path) -> list[RunRecord]:
 
 
 def _require_page(out: Path) -> None:
-    """Raise `ConfigError` if the page would change a run, or replace a file that is no page."""
+    """Raise `ConfigError` if the page would change a run, or replace a file that is not a page."""
     run_files = ("config.json", "versions.json")
     is_in_run = any(
         all((folder / name).exists() for name in run_files) for folder in out.resolve().parents
     )
     if not (out.suffix == ".html" and not out.is_dir() and not is_in_run):
         raise ConfigError(
-            f"--out: expected a file NAME.html that is in no run's folder, got {out}. Choose "
+            f"--out: expected a file NAME.html outside the folders of runs, got {out}. Choose "
             "another file."
         )
 

@@ -70,9 +70,9 @@ def optimal_policies(
 def advantages(successors: Tensor, weights: Tensor) -> Tensor:
     """Return the advantage of each action under each linear reward: 0 for the best, else negative.
 
-    The value of an action is that under the best of the policies that may follow it. The best
-    action of a state counts 0. If an optimal policy is among the policies, these are the optimal
-    advantages. They are differentiable in the weights.
+    After an action, the policy is followed that is best for it. This gives the action's value. The
+    best action of a state has advantage 0. If an optimal policy is among the policies, these are
+    the optimal advantages. They are differentiable in the weights.
 
     Args:
         successors: `[G, X, U, F]`, see `successor_features`. If states are continuous, let each

@@ -51,7 +51,7 @@ class LSTMReward(ConfiguredReward):
         return RewardOutput(rewards, self.pool(rewards, mask))
 
     def trace(self, features: Tensor, lengths: Tensor) -> Tensor:
-        """Compute rewards as in `RewardModel`, with one pass for windows at an episode's beginning.
+        """Compute rewards as in `RewardModel`. Windows at an episode's beginning share one pass.
 
         For other windows, the part of a step that does not depend on the window is computed once.
         """

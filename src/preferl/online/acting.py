@@ -121,7 +121,7 @@ def act(
         restarting = step.dones & acting
         if episodes is None:
             restarting &= recording.steps < steps
-        else:  # running episodes began as well
+        else:  # running episodes count as begun
             restarting &= np.cumsum(restarting) <= episodes - ended - np.count_nonzero(acting)
         recording.begin(environments=restarting)
         acting = (acting & ~step.dones) | restarting
@@ -152,7 +152,7 @@ def load_actor(
     if not path.is_file():
         if vecnormalize is not None:
             raise ConfigError(
-                f"vecnormalize: expected it only beside a .zip, got {path}, which has its own "
+                f"vecnormalize: expected this file only for a .zip, got {path}, which has its own "
                 "statistics if it needs them."
             )
         return on_raw_observations(load_policy(path, device=device))

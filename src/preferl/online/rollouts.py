@@ -36,10 +36,10 @@ def learn_within(
 
     PPO and A2C make whole rollouts while these fit. Then they make a shorter one, after which fewer
     than `least_steps` are left. Agents learn worse from rollouts of changing lengths. A call that
-    is not the `last` therefore makes the shorter rollout only if no whole one fits; the next call
-    has the rest. Other algorithms make whole rollouts only; rollouts of an off-policy algorithm
-    have `train_freq` steps. An algorithm that learns after whole episodes is stopped within the
-    last of them.
+    is not the `last` therefore makes a shorter rollout only if no whole one fits. It leaves the
+    other steps to the next call. Other algorithms make whole rollouts only; rollouts of an
+    off-policy algorithm have `train_freq` steps. An algorithm that learns after whole episodes is
+    stopped within the last of them.
 
     `callback` and `progress_bar` are those of `algorithm.learn`, which is called for the whole
     rollouts, and again for the shorter one. A small policy learns on one processor thread.
@@ -164,7 +164,7 @@ class SinkWriter(KVWriter):
         key_excluded: Mapping[str, tuple[str, ...] | None],
         step: int = 0,  # noqa: ARG002  # does not count exploration
     ) -> None:
-        """Log those of the values that are numbers."""
+        """Log all values that are numbers."""
         numbers = {
             name: float(value)
             for name, value in key_values.items()

@@ -494,7 +494,7 @@ def _by_key(
 def record_answer(
     session: Session, query: Query, shown_row: Lease | Answer, **columns: Any
 ) -> Answer:
-    """Add an answer, given by the side on screen, and update how many answers the query needs."""
+    """Add an answer about the sides on screen, and update how many answers the query needs."""
     shared_columns = {
         "project_id": query.project_id,
         "query_id": query.id,

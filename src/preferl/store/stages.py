@@ -155,8 +155,8 @@ Stage = MujocoStage | StateStage
 class StateReader:
     """Reads an environment's state for a clip's `states`, so that it can be drawn again.
 
-    For registered environments of MuJoCo and classic control, it reads their state. So it does for
-    other environments that draw the same pictures after their `state` was set. For any other
+    For registered environments of MuJoCo and classic control, it reads their state. It does the
+    same for other environments, if setting their `state` gives the same pictures. For any other
     environment made with `render_mode="rgb_array"`, it reads the picture itself.
 
     Args:
@@ -301,7 +301,6 @@ def _state(stage: Any) -> Any:
         raise ConfigError(
             "environment: expected an environment of MuJoCo, one that draws pictures, or one that "
             f"has `state` after a reset like classic control, got {type(stage).__name__}. Make it "
-            "with "
-            'render_mode="rgb_array", or record pixels.'
+            'with render_mode="rgb_array", or record pixels.'
         )
     return state

@@ -63,8 +63,8 @@ def load_source(source: str | Path, *, task: str | Task | None = None) -> Episod
         source: a path, `hub:OWNER/NAME` or `hub:OWNER/NAME:CONFIG`, or the id of a Minari data set,
             with or without `minari:` before it. For a LeRobot data set, `:NAME,NAME` after it
             chooses which features to observe.
-        task: row of `preferl.data.TASKS`. A D4RL file may need it, and columns take their time
-            limit from it.
+        task: row of `preferl.data.TASKS`. A D4RL file may need it. For columns, it gives the
+            time limit.
 
     Raises:
         ConfigError: the task is unknown.

@@ -44,7 +44,7 @@ UNUSED: Final = (
 
 
 def _normalisation(normaliser: Any) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return the settings and the statistics of a `VecNormalize`, or of its fields in a file.
+    """Return the settings and statistics of a `VecNormalize`, or those in its saved fields.
 
     The settings are `clip`, the largest size of a normalised number; `epsilon`, which is added to
     variances; and `keys`, the names of normalised arrays in dictionary observations. `keys` is None
@@ -151,7 +151,7 @@ def save_policy(path: Path | str, algorithm: BaseAlgorithm, config: AlgorithmCon
 def load_policy(
     path: Path | str, *, device: str = "cpu", env: VecEnv | None = None, trust: Collection[str] = ()
 ) -> BaseAlgorithm:
-    """Read a policy that acts through `predict`. If `env` is given, it can also learn on in it.
+    """Read a policy that acts through `predict`. If `env` is given, it can continue to learn there.
 
     If the policy learned from normalised observations, its environment is a `VecNormalize` with the
     saved statistics. `evaluate_policy`, `film` and `record` use these statistics. For calling

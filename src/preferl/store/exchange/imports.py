@@ -51,7 +51,7 @@ class PairAnswer(NamedTuple):
 
     @property
     def pair(self) -> tuple[str, str]:
-        """Both clips, in an order that does not depend on how they were listed."""
+        """Both clips; their order does not depend on the order in which they were listed."""
         return _pair(self.first_clip, self.second_clip)
 
     def preference_for(self, clip: str) -> float | None:
@@ -122,8 +122,8 @@ def import_drlhp(
     """Import a `train.pkl.gz` or `val.pkl.gz` of learning-from-human-preferences, with its clips.
 
     `load_drlhp_preferences` reads it, and executes nothing in it. `import_comparisons` stores it.
-    The errors are those of both. The file does not name the annotator, who is `name`, or else has
-    the file's name.
+    The errors are those of both. The file does not name the annotator. The name is `name`, or else
+    that of the file.
     """
     path = Path(path)
     comparisons = load_drlhp_preferences(path)
@@ -368,7 +368,7 @@ def read_chosen(
         where = f"{path}, row {number}"
         clips += [_clip(raw, side, episodes, length, where) for side in ("chosen", "rejected")]
         if any(len(clip) != len(clips[0]) for clip in clips[-2:]):
-            raise wrong_cell(where, "chosen", "what earlier rows hold: steps or references", "both")
+            raise wrong_cell(where, "chosen", "steps or references, as in earlier rows", "both")
         equal.append(bool(cell_of(raw, "equal", "flag", where)))
         people.append(cell_of(raw, "annotator", "text", where))
     if not clips:
