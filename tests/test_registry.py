@@ -118,7 +118,9 @@ def test_a_function_is_known_by_where_it_is_defined(table):
 
 @pytest.mark.parametrize("thing", [lambda: 3, partial(plain_thing), Thing()])
 def test_what_no_module_has_by_name_is_not_known(table, thing):
-    with pytest.raises(ConfigError, match=r"thing: expected one that its module has by name.*def"):
+    with pytest.raises(
+        ConfigError, match=r"thing: expected a function or class with a name in its.*def"
+    ):
         table.registered_name(thing)
 
 

@@ -124,7 +124,7 @@ def test_a_picture_that_fits_is_hardly_changed():
 def test_what_is_no_picture_is_refused():
     with pytest.raises(DataError, match="frames: expected"):
         encode_picture(np.zeros((4, 4, 3)), 8_192)
-    with pytest.raises(DataError, match="picture: expected one that fits into 100 bytes"):
+    with pytest.raises(DataError, match="picture: expected a picture that fits into 100 bytes"):
         encode_picture(noise(64, 64, 3), 100)
     for data in (b"", b"no picture", encode_picture(noise(64, 64, 3), 8_192)[:40]):
         with pytest.raises(DataError, match="picture: expected a whole JPEG"):

@@ -90,7 +90,7 @@ WRONG = [
     # settings that the data do not allow
     (f"{TEACHER} oracle --length 500", "segment length: expected at most 20"),
     (f"{TEACHER} oracle --length 0", "segments: expected count >= 0 and length >= 1"),
-    (f"{FIT} {BOTH} --queries 31", "queries: expected at most 30, as many as there are, got 31"),
+    (f"{FIT} {BOTH} --queries 31", "queries: expected at most 30, the number of answers, got 31"),
     (
         f"{FIT} --demonstrations still --teacher oracle --length 5",
         "recorded rewards: expected different",

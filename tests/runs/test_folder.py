@@ -211,7 +211,7 @@ def test_other_settings_or_data_are_named_and_change_nothing(tmp_path):
         pass
     for data in ({"rows": 4}, None):
         again = open_run(tmp_path / "run", config=Fit(), seed=0, resume=True, data=data)
-        with pytest.raises(DataError, match=r"begun with, \{'rows': 3\}, got"), again:
+        with pytest.raises(DataError, match=r"was begun, \{'rows': 3\}, got"), again:
             pass
     assert names(tmp_path / "run") == ["config.json", "data.json", "summary.json", "versions.json"]
 

@@ -228,7 +228,7 @@ def test_nothing_changes_that_has_changed_or_is_not_there(study):
         with pytest.raises(FeedbackError, match=words):
             study.withdraw(number)
     other = study.store.projects.create("other")
-    with pytest.raises(FeedbackError, match="one of this project"):
+    with pytest.raises(FeedbackError, match="answer in this project"):
         study.store.answers.correct(other.id, made, kind="left", by=study.owner, key=KEY)
     with pytest.raises(FeedbackError, match="'skip'"):
         study.correct(made, "skip")

@@ -49,7 +49,7 @@ def test_next_steps_are_predicted_where_they_follow_from_these():
 
 def test_what_cannot_be_learned_from_is_refused():
     model = MLPReward(PLANE, PLANE, CONFIG, seed=0)
-    with pytest.raises(DataError, match="at least two steps"):
+    with pytest.raises(DataError, match="of two steps or more"):
         predict_next_steps(model, circling([1, 1, 1]), seed=0)
     with pytest.raises(ModelError, match="MLPReward with hidden layers"):
         predict_next_steps(LSTMReward(PLANE, PLANE, seed=0), circling([9]), seed=0)

@@ -41,7 +41,7 @@ def test_a_table_comes_back_the_same(store, rated, tmp_path, ending):
     export_answers(store, project, answers)
     export_segments(store, project, tmp_path / "clips")
     copy = store.projects.create("copy").id
-    with pytest.raises(DataError, match="key: expected a key of this project"):
+    with pytest.raises(DataError, match="key: expected one of this project"):
         import_ratings(store, copy, table, clips=tmp_path / "clips")
     assert import_ratings(store, project, table).new == 0, "all are there"
     again = tmp_path / "again.jsonl"
