@@ -15,10 +15,10 @@ from examples.model_server import Compare
 
 from helpers.answering import answer_all
 from helpers.command_line import run
-from preferl.cli.annotate import CreateConfig, annotate_create, episodes_of_run
+from preferl.cli.annotate import episodes_of_run
 from preferl.data import load_comparisons
 from preferl.data.arrays import load_arrays
-from preferl.errors import ConfigError, DataError, MissingExtraError
+from preferl.errors import DataError, MissingExtraError
 from preferl.models import MLPReward, MLPRewardConfig, infer_spaces
 from preferl.store.status import FitMetrics, to_json
 from preferl.store.store import Store
@@ -101,14 +101,6 @@ def test_links_that_expire_open_once_or_no_more(labels, capsys):
         assert run("annotate", "invite", *wrong, *labels) == 1
 
 
-def test_a_table_of_other_columns_is_told_which_are_read(labels, tmp_path, capsys):
-    (tmp_path / "a.csv").write_text("Winner;Loser\n1;2\n")
-    assert run("annotate", "import", tmp_path / "a.csv", *labels) == 1
-    error = capsys.readouterr().err
-    assert "chosen_episode, chosen_start" in error
-    assert "got winner, loser" in error
-
-
 @pytest.mark.parametrize("place", ["new", "labels"])
 def test_an_import_that_fails_leaves_no_new_project(labels, recorded, tmp_path, capsys, place):
     wrong = {"chosen": {"episode": 0, "start": 2}, "rejected": {"episode": 9, "start": 3}}
@@ -126,28 +118,6 @@ def test_an_import_that_fails_leaves_no_new_project(labels, recorded, tmp_path, 
     assert "pilot, which exists" in capsys.readouterr().err
     assert run("annotate", "report", *where[:-1]) == 0, "a project that exists stays"
     assert "1 of 1 wanted" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (("create",), "expected one of --demonstrations, --dataset, --run, --lerobot, got none"),
-        (("create", "--run", "EPISODES"), "--env ID"),
-        (("create", "--run", "EPISODES", "--env", "Pendulum-v1", "--length", "99"), "at most 50"),
-        (("create", "--run", "EPISODES", "--pixels", "x", "--reward", "y"), "informative"),
-        (("create", "--run", "."), "keeps its experience with --keep-experience"),
-        (("create", "--run", "EPISODES", "--env", "Acrobot-v1", "--length", "9"), "--elsewhere"),
-        (("report",), "Make one with `preferl annotate create`"),
-    ],
-)
-def test_errors_name_what_to_do(recorded, tmp_path, capsys, monkeypatch, words, expected):
-    monkeypatch.chdir(tmp_path)
-    typed = [recorded if word == "EPISODES" else word for word in words]
-    assert run("annotate", *typed) == 1
-    error = capsys.readouterr().err
-    assert expected in error
-    assert "Traceback" not in error
-    assert not (tmp_path / "runs/labels/labels.db").exists()
 
 
 def test_a_project_asks_about_the_experience_of_an_online_run(recorded, tmp_path, capsys):
@@ -206,23 +176,6 @@ def test_episodes_of_an_offline_run(recorded, tmp_path):
     file.write_text(json.dumps({"config": {"config": absent}}))
     with pytest.raises((DataError, MissingExtraError), match=r"such|minari"):
         episodes_of_run(file.parent)
-
-
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        ({"reward": "somewhere"}, "reward: expected none.*Give --sampler informative"),
-        ({"sampler": "best"}, "sampler: expected one of .*uniform.*, got 'best'"),
-        ({"qualification": 3, "known": 2}, r"in \[0, 2\], got 3. Raise --known"),
-        ({"env": "Pendulum-v1", "colours": 4}, "colours: expected observations that hold pictures"),
-        ({"queries": 0}, "queries: expected at least 1, got 0"),
-        ({"dataset": "door"}, r"one of --demonstrations, --dataset, --run.*--dataset.*--run"),
-    ],
-)
-def test_settings_that_do_not_go_together(recorded, tmp_path, settings, expected):
-    with pytest.raises(ConfigError, match=expected):
-        annotate_create(CreateConfig(run=recorded, store=str(tmp_path / "new"), **settings))
-    assert not (tmp_path / "new").exists()
 
 
 def test_a_project_holds_what_was_given(recorded, tmp_path, capsys):
@@ -287,8 +240,6 @@ def test_an_html_report(labels, tmp_path, capsys):
     assert page.count("How people agree</") == 1
     assert page.count('<table class="named">') == page.count("<table") - page.count("<thead>") == 2
     assert "no pair has two answers" in page
-    assert run("annotate", "report", *labels, "--out", tmp_path / "r.pdf") == 1
-    assert ".html or .json" in capsys.readouterr().err
 
 
 def test_trust_is_that_of_the_newest_reward(labels, tmp_path, capsys):

@@ -56,7 +56,3 @@ def test_scripts_are_of_this_program(shell, capsys):
     assert "preferl" in out
     assert "gradient-steps" not in out, "options of what was not chosen"
     assert "expectile" in out
-
-
-def test_other_shells_are_refused(capsys):
-    assert run("completion", "csh") == 2

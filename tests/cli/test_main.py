@@ -44,13 +44,6 @@ def test_version(capsys):
     assert capsys.readouterr().out.startswith("preferl 0.")
 
 
-def test_to_resume_nothing_is_a_usage_error_and_makes_nothing(tmp_path, capsys):
-    for words in (("online", "run"), ("data", "record", "--env", "Pendulum-v1")):
-        assert run(*words, "--resume", "--out", str(tmp_path / "deep/run")) == 2
-        assert "there is no run here" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
-
-
 def test_verbose_shows_where_an_error_comes_from(tmp_path, capsys):
     words = ("annotate", "report", "--store", str(tmp_path / "none"))
     assert run(*words, "--verbose") == 1

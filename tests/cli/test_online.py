@@ -72,16 +72,6 @@ def test_a_teacher_takes_the_place_of_a_files(tmp_path):
     assert (found.teacher.error_rate, default.run.teacher.error_rate) == (0, 0.1)
 
 
-def test_an_unknown_key_of_a_file_names_the_file_and_the_nearest_key(tmp_path, capsys):
-    file = tmp_path / "it.yaml"
-    file.write_text("env: Pendulum-v1\ncomparsions: 7\n")
-    assert run("online", "run", "--config", file) == 1
-    message = capsys.readouterr().err
-    assert f"{file}: keys of OnlineConfig: expected those" in message
-    assert "got ['comparsions']. The nearest is comparisons." in message
-    assert "segment_length" not in message
-
-
 def test_settings_are_yaml_or_json_or_those_of_a_run(tmp_path):
     expected = {"env": "Pendulum-v1", "steps": 500}
     contents = {

@@ -143,24 +143,6 @@ def test_people_are_asked_little_unless_something_else_is_chosen(tmp_path):
     assert starting_point([]).run == OnlineConfig()
 
 
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        (("--ask", "--people"), "Choose one of --ask"),
-        (("--question", "Which?"), "--question: expected --people"),
-        (("--draw", "json:dumps"), "--draw: expected --people"),
-        (("--people", "--resume"), "there is no run here to resume"),
-    ],
-)
-def test_options_that_do_not_go_together_are_refused_before_anything_starts(
-    words, text, tmp_path, monkeypatch, capsys
-):
-    monkeypatch.chdir(tmp_path)
-    assert run("online", "run", *words) != 0
-    assert text in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGTERM is not heard there")
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 def test_a_signal_stops_as_ctrl_c_does_so_that_what_was_started_ends(name):
