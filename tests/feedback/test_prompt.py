@@ -47,7 +47,7 @@ def test_an_unknown_key_is_asked_again(rng):
     assert PromptTeacher(hidden, ask, output)(clips(1), rng).tolist() == [1.0]
     assert len(questions) == 3
     assert len(set(questions)) == 1
-    assert "'x' is none of the keys" in output.getvalue()
+    assert "'x' is not one of the keys" in output.getvalue()
 
 
 def test_stopping_hands_over_the_answers_so_far(rng):

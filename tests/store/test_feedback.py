@@ -258,7 +258,7 @@ def test_clips_are_stored_once_and_named_by_what_they_hold(store, project):
     meant = SEGMENTS[np.array([3, 0, 3])]
     np.testing.assert_array_equal(back.mask, meant.mask)
     np.testing.assert_array_equal(back.observations[meant.mask], meant.observations[meant.mask])
-    with pytest.raises(DataError, match="one of this project"):
+    with pytest.raises(DataError, match="clip of this project"):
         store.clips.segments(project, ["0" * 32])
     with pytest.raises(DataError, match="digest"):
         store.clips.video_path(project, "../../etc/passwd")

@@ -39,7 +39,7 @@ def test_the_strength_follows_the_ratio_of_losses(training, validation, expected
         ({"strength": -1.0}, "penalty strength"),
         ({"norm": 0.5}, "penalty norm: expected at least 1"),
         ({"measure": "entropy"}, "penalty: expected one of power.*'entropy'"),
-        ({"measure": lambda weights: weights}, "penalty: expected one that its module has by name"),
+        ({"measure": lambda weights: weights}, "penalty: expected a function or class with a name"),
         ({"strength": 1.0, "band": (1.5, 1.1)}, "penalty band"),
         ({"band": (1.1, 1.5)}, "more than 0 with a band"),
     ],
