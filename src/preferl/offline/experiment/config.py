@@ -128,6 +128,13 @@ class OfflineConfig(RewardSettings, EnvConfig):
                 "only_controls: expected controls to choose from, but there are none. Leave out "
                 "`--no-controls`."
             )
+        if self.episodes and self.env_id is None and self.demonstrations is not None:
+            from preferl.offline.robosuite import RECORDED, recorded_arguments
+
+            if recorded_arguments(self.demonstrations) is not None:
+                object.__setattr__(self, "env", RECORDED)
+                arguments = {**self.env_kwargs, "demonstrations": self.demonstrations}
+                object.__setattr__(self, "env_kwargs", arguments)
         if self.episodes and self.env_id is None:
             raise ConfigError(
                 "env: expected the environment to evaluate policies in, got none, and task "
