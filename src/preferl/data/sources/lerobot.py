@@ -135,7 +135,7 @@ class LeRobotFolder:
 
     @property
     def source(self) -> str:
-        """The absolute folder, or `hub:OWNER/NAME`."""
+        """The absolute folder, or the address on the hub that `open_lerobot` takes."""
         return f"{PREFIX}{self._repository}" if self._repository else f"{self.path.absolute()}"
 
     @property

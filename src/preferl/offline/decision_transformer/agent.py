@@ -130,7 +130,7 @@ class DecisionTransformer:
                 `num_train_epochs` replaces `steps`: an epoch draws as many windows as there are
                 episodes. `push_to_hub` pushes the complete policy at each checkpoint (unless
                 `hub_strategy` is `"end"`) and at the end.
-            callbacks: further `TrainerCallback`s of Hugging Face.
+            callbacks: further callbacks of Hugging Face's `Trainer`.
 
         Returns:
             The metrics of the last report.
