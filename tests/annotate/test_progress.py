@@ -71,7 +71,7 @@ def test_after_it_how_many_more_until_the_next(study, report):
 def test_nothing_is_promised_where_nobody_learns(study, report):
     report(state="stopped", **WAITING)
     assert statement(study) == "0 answers"
-    report(every=1e-9, **WAITING)
+    report(every=0.0, **WAITING)
     assert statement(study) == "0 answers", "no sign of life for long"
     report(state="failed", problem="No space left")
     assert "tries again" in statement(study)
@@ -87,7 +87,7 @@ def test_there_is_a_goal_only_where_it_stays_where_it_is(study, report):
     assert statement(study) == "1 answer"
     study.ask(2)
     assert statement(study) == "1 answer"
-    report("agent", "healthy", every=1e-9)
+    report("agent", "healthy", every=0.0)
     assert statement(study) == "1 answer", "it may come back"
     report("agent", "stopped")
     assert statement(study) == "1 of 6 answers"
@@ -104,7 +104,7 @@ def test_a_run_has_ended_once_all_of_its_agents_have_stopped(study, report):
     assert not ended(), "no agent has asked here"
     report("agent left", "stopped")
     assert ended()
-    report("agent right", "healthy", every=1e-9)
+    report("agent right", "healthy", every=0.0)
     assert not ended(), "it was killed, and may come back"
     report("agent right", "stopped")
     assert ended()

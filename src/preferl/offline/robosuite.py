@@ -3,7 +3,6 @@
 Zhu et al. 2020, "robosuite: A Modular Simulation Framework and Benchmark for Robot Learning".
 """
 
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -69,8 +68,8 @@ class RecordedTask(gymnasium.Wrapper[Any, Any, Any, Any]):
             )
         name = arguments["env_name"]
         try:
-            robosuite: Any = import_module("robosuite")
-            wrappers: Any = import_module("robosuite.wrappers")
+            import robosuite
+            from robosuite.wrappers import GymWrapper
         except ImportError as error:
             raise MissingExtraError(
                 f"robosuite is not installed, and {demonstrations} was recorded in its environment "
@@ -79,7 +78,7 @@ class RecordedTask(gymnasium.Wrapper[Any, Any, Any, Any]):
             ) from error
         settings = _with_current_controllers(arguments["env_kwargs"] | _HEADLESS)
         keys = ["object-state" if key == "object" else key for key in OBSERVATION_KEYS]
-        env = wrappers.GymWrapper(robosuite.make(name, **settings), keys=keys)
+        env = GymWrapper(robosuite.make(name, **settings), keys=keys)
         super().__init__(TimeLimit(env, HORIZON))
 
 
@@ -87,7 +86,7 @@ def _with_current_controllers(settings: dict[str, Any]) -> dict[str, Any]:
     """Return settings in which a controller of one arm has the form that robosuite 1.5 takes."""
     controller = settings.get("controller_configs")
     try:
-        factory: Any = import_module("robosuite.controllers.composite.composite_controller_factory")
+        from robosuite.controllers.composite import composite_controller_factory as factory
     except ImportError:  # an older version
         return settings
     if not isinstance(controller, dict) or "body_parts" in controller:

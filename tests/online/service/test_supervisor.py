@@ -318,7 +318,7 @@ def test_a_reward_that_is_being_learned_is_not_stale_until_that_takes_too_long(w
     assert stale() is None
     now[0] = 82.0
     assert "since version 2" in stale(), "nothing is learned from ten answers"
-    beat(world, Status("fitting"), every=1e-9)
+    beat(world, Status("fitting"), every=0.0)
     assert "since version 2" in stale(), "the service that says so is lost"
     publish(3, 30, seconds=20.0)
     assert stale() is None

@@ -21,6 +21,7 @@ def action_loss(
     For `"choices"`, it is the cross-entropy, in nats, between logits and one-hot actions.
     `DTConfig` describes the other losses. The mean is over the steps of all processes of `world`.
 
+    >>> import torch
     >>> action_loss(torch.tensor([[[9.0], [3.0]]]), torch.zeros(1, 2, 1), torch.tensor([[0, 1]]))
     tensor(9.)
     """
