@@ -394,14 +394,16 @@ for (const button of answers) {
   button.addEventListener('click', () => answer(button.dataset.kind, button.dataset.strength ?? null));
 }
 byId('undo').addEventListener('click', undo);
-// After a pointer's press the keys belong to the page again, not to the pressed control.
-document.addEventListener('pointerup', () =>
-  setTimeout(() => {
-    if (!dialogs.open && document.activeElement?.matches('button, input[type=range], input[type=radio]')) {
-      document.activeElement.blur();
-    }
-  }),
-);
+// After a pointer's press the keys belong to the page again, not to the pressed control. No timer waits
+// for that: a key that follows at once may be handled before it.
+let pressedByPointer = false;
+document.addEventListener('pointerdown', () => (pressedByPointer = true), true);
+document.addEventListener('keydown', () => (pressedByPointer = false), true);
+document.addEventListener('click', () => {
+  if (!pressedByPointer || dialogs.open) return;
+  const focused = document.activeElement;
+  if (focused?.matches('button, input[type=range], input[type=radio]')) focused.blur();
+});
 
 // ---------------------------------------------------------------- staying in touch
 
