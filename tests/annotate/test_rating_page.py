@@ -81,7 +81,7 @@ def test_nothing_is_rated_before_it_was_seen(study, person):
     study.update(ratings=True)
     study.ask(1)
     page = person(reduced_motion="reduce")  # nothing plays by itself
-    page.wait_for_selector("#pair:visible")
+    page.wait_for_selector("#pair[aria-busy=false]")
     page.keyboard.press("a")
     announced(page, "Watch both clips to the end once, then rate.")
     assert page.locator("[name=rating-a]").first.is_disabled()
