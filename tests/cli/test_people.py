@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,7 @@ def test_a_resumed_run_has_the_project_that_it_began_with(tmp_path):
             project_of_run(store, tmp_path / "run")
         for name in ("pendulum-1", "pendulum-2"):
             store.projects.create(name)
+            time.sleep(0.002)  # the database's clock counts in milliseconds
         first, second = (project.created_at for project in store.projects.all())
         os.utime(tmp_path / "run/config.json", (began, (first + second) / 2))
         assert project_of_run(store, tmp_path / "run").slug == "pendulum-1"
