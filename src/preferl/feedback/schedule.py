@@ -97,7 +97,6 @@ def plan(
             all later iterations have weight 0.
         iterations: number of iterations in which the policy learns, at least 1. Their numbers of
             steps differ by at most one.
-            by at most one.
         schedule: a name, or a function of the share of learning that has elapsed when queries are
             asked.
         initial_fraction: share of the queries asked before the policy learns, in [0, 1]; 0.1 as in
