@@ -89,6 +89,14 @@ def test_without_a_whole_name_one_has_to_be_given(tmp_path, about):
         RecordedTask(path)
 
 
+@pytest.mark.parametrize("controller", ["/etc/passwd", {"parts": ["../secrets.json"]}])
+def test_its_settings_name_no_files(tmp_path, controller):
+    settings = LIFT["env_kwargs"] | {"controller_configs": controller}
+    path = recorded(tmp_path, json.dumps(LIFT | {"env_kwargs": settings}))
+    with pytest.raises(DataError, match=r"low_dim\.hdf5: expected names .*(passwd|secrets)"):
+        RecordedTask(path)
+
+
 @pytest.mark.skipif(find_spec("robosuite") is not None, reason="robosuite is installed")
 def test_robosuite_is_asked_for(tmp_path):
     path = recorded(tmp_path, json.dumps(LIFT))

@@ -3,6 +3,8 @@
 Zhu et al. 2020, "robosuite: A Modular Simulation Framework and Benchmark for Robot Learning".
 """
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -19,6 +21,9 @@ RECORDED: Final = "preferl.offline.robosuite:RecordedTask"
 
 HORIZON: Final = 500
 """Steps of an episode, as for robomimic's tasks in the table of tasks; robosuite sets no end."""
+
+_NAME: Final = re.compile(r"[\w -]*")
+"""A name that settings may hold; robosuite opens some other texts as files."""
 
 _HEADLESS: Final = {
     "has_renderer": False,
@@ -55,7 +60,7 @@ class RecordedTask(gymnasium.Wrapper[Any, Any, Any, Any]):
         demonstrations: the file.
 
     Raises:
-        DataError: the file does not name its environment.
+        DataError: the file does not name its environment, or names files in its settings.
         MissingExtraError: robosuite is not installed.
     """
 
@@ -64,6 +69,12 @@ class RecordedTask(gymnasium.Wrapper[Any, Any, Any, Any]):
         if arguments is None:
             raise DataError(
                 f"{demonstrations}: expected a robomimic file with `env_args`, got none. Name the "
+                "environment by `env`."
+            )
+        for text in _other_than_names(arguments):
+            raise DataError(
+                f"{demonstrations}: expected names of letters, digits, spaces, _ and - in "
+                f"`env_args`, got {text!r}. A data file may not name other files. Name the "
                 "environment by `env`."
             )
         name = arguments["env_name"]
@@ -80,6 +91,17 @@ class RecordedTask(gymnasium.Wrapper[Any, Any, Any, Any]):
         keys = ["object-state" if key == "object" else key for key in OBSERVATION_KEYS]
         env = GymWrapper(robosuite.make(name, **settings), keys=keys)
         super().__init__(TimeLimit(env, HORIZON))
+
+
+def _other_than_names(settings: Any) -> Iterator[str]:
+    """Yield the texts in nested settings that are no names, such as paths."""
+    if isinstance(settings, str) and not _NAME.fullmatch(settings):
+        yield settings
+    elif isinstance(settings, dict):
+        yield from _other_than_names([*settings, *settings.values()])
+    elif isinstance(settings, list):
+        for each in settings:
+            yield from _other_than_names(each)
 
 
 def _with_current_controllers(settings: dict[str, Any]) -> dict[str, Any]:
