@@ -423,7 +423,7 @@ class OnlineConfig(QueryConfig, EnvConfig):  # fields of the last base come firs
             ConfigError: no preset of that name, or a setting out of its range.
 
         >>> OnlineConfig.preset("pendulum", comparisons=100).steps
-        12000
+        15000
         """
         return replace(from_json(cls, load_preset(name)), **changes)
 
