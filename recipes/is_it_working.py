@@ -75,17 +75,15 @@ def draw(rows: list[Row]) -> None:
     write_svg(picture("loss"), learning_curves(curves, references={"guessing": 0.693}, **labels))
     curves = [Curve(run, *columns(rows, run, "env_steps", "true_return")) for run in RUNS]
     write_svg(picture("return"), learning_curves(curves, y_label="return by the true reward"))
-    for name, file, score, label in (
-        ("pendulum", "drlhp_pendulum.csv", ("teacher", "mean"), "return by the true reward"),
-        ("door", "pt_door_human.csv", ("condition", "score"), "score on D4RL's scale"),
+    for name, file, score, emphasis, label in (
+        ("pendulum", "drlhp_pendulum.csv", ("teacher", "mean"), "taught", "true return"),
+        ("door", "pt_door_human.csv", ("condition", "score"), "mr", "score on D4RL's scale"),
     ):
         stored: dict[str, list[float]] = {}
         for row in read(RESULTS / file):
             stored.setdefault(row[score[0]], []).append(float(row[score[1]]))
         scores = {condition: np.array(each) for condition, each in stored.items()}
-        write_svg(
-            picture(name), condition_scores(scores, emphasis=next(iter(scores)), x_label=label)
-        )
+        write_svg(picture(name), condition_scores(scores, emphasis=emphasis, x_label=label))
 
 
 def main() -> None:
