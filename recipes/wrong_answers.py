@@ -5,7 +5,7 @@ defaults and by every fixed setting of a grid over epochs, weight decay, noise a
 counts is the accuracy on 2,000 pairs of clips that no fit has seen, against the true returns. The
 best fixed setting of each share is chosen by these pairs, which no user could do.
 
-    python recipes/online_table.py --tasks halfcheetah --conditions quarter_first --comparisons 700
+    python recipes/online_table.py --tasks halfcheetah --conditions learned --comparisons 700
         --seeds 0    # the run
     python recipes/wrong_answers.py [--run FOLDER] [--wrong 0.1 0.2 0.35]
     python recipes/wrong_answers.py --table   # of the stored rows
@@ -33,7 +33,7 @@ from preferl.models.build import build_reward_model
 from preferl.training import RewardTrainer, RewardTrainerConfig
 
 RESULTS = Path(__file__).parent / "results" / "wrong_answers.csv"
-RUN = Path("runs/online_table/halfcheetah/700/quarter_first/0/run")
+RUN = Path("runs/online_table/halfcheetah/700/learned/0/run")
 COLUMNS = ("wrong", "seed", "fit", "width", "decay", "noise", "epochs", "accuracy")
 LENGTH = 50
 ANSWERS = 500
