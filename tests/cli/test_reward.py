@@ -354,7 +354,8 @@ HOSTILE = "from pathlib import Path\nPath(__file__).with_suffix('.ran').touch()\
 
 @pytest.fixture
 def words(answered):
-    quick = ["--epochs", 40, "--trainer.patience", None, "--hidden", 8, "--report-to", "jsonl"]
+    """Of a fit that is still under way when a signal comes; 40 epochs take half a second."""
+    quick = ["--epochs", 160, "--trainer.patience", None, "--hidden", 8, "--report-to", "jsonl"]
     options = ["--checkpoint-seconds", 0, *quick]
     return [str(word) for word in ("reward", "fit", *answered, *options)]
 
@@ -381,7 +382,7 @@ def test_a_shared_fit_that_is_stopped_resumes_to_that_of_one_process(words, tmp_
         wait_until((two / "checkpoints").is_dir, "the fit did not begin")
         stopped.send_signal(signal.SIGINT)
         printed = stopped.communicate(timeout=SECONDS)[0]
-    assert printed.count("The same command with --resume continues") == 1
+    assert printed.count("The same command with --resume continues") == 1, printed
     assert not (two / "result.json").exists()
     done = subprocess.run([*shared, "--resume"], **how, stdout=subprocess.PIPE, timeout=SECONDS)
     assert done.returncode == 0, done.stdout
